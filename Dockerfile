@@ -17,15 +17,17 @@ RUN python -m pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-di
 
 FROM ${PYTHON} AS install
 COPY requirements.lock /wheels/
+# Compiled once; Python doesn't compare the bytecode with the sources when it starts.
 RUN python -m venv --without-pip /opt/vscheduler \
     && python -m pip --python /opt/vscheduler install --no-cache-dir --no-compile \
-    --only-binary :all: --require-hashes --requirement /wheels/requirements.lock
+    --only-binary :all: --require-hashes --requirement /wheels/requirements.lock \
+    && /opt/vscheduler/bin/python -m compileall -q --invalidation-mode unchecked-hash \
+    /opt/vscheduler/lib
 COPY --from=wheel /wheels/*.whl /wheels/
-# Compiled once; Python doesn't compare the bytecode with the sources when it starts.
 RUN python -m pip --python /opt/vscheduler install --no-cache-dir --no-compile \
     --no-deps --no-index --find-links /wheels vscheduler \
     && /opt/vscheduler/bin/python -m compileall -q --invalidation-mode unchecked-hash \
-    /opt/vscheduler/lib
+    /opt/vscheduler/lib/python*/site-packages/vscheduler
 
 FROM ${PYTHON}
 ARG VERSION=0.1.0

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.integration import permissions
+from tests.properties import clusters
 from vscheduler import containment
 from vscheduler.mirror import statuses
 from vscheduler.sandbox import control_plane, progress_report
@@ -23,7 +24,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="the patience of instances in tests/integration/test_takeovers.py and the like",
     )
     parser.addoption(
-        "--at-length", action="store_true", help="also the tests that are marked so: 20 s or more"
+        "--at-length",
+        action="store_true",
+        help="also the tests that are marked so: 20 s or more; and all examples of properties",
     )
 
 
@@ -35,6 +38,8 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if config.getoption("--at-length"):
+        clusters.EXAMPLES_SHARE = 1.0
     config.addinivalue_line(
         "markers", "contains_failures: unexpected failures are what the test is about"
     )

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.integration import forking
 from vscheduler.sandbox import control_plane
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -34,14 +35,19 @@ class Daemon:
         kubeconfig: Path,
         log: Path,
         *flags: str,
-        program: Sequence[str] = PROGRAM,
+        program: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
     ) -> None:
+        """`program` is run in place of ours."""
         self._log = log
-        command = [*program, "run", "--log-format=json", f"--kubeconfig={kubeconfig}", *flags]
+        words = ["run", "--log-format=json", f"--kubeconfig={kubeconfig}", *flags]
+        self.process: forking.Forked | subprocess.Popen[bytes]
+        if not program:
+            self.process = forking.Forked(words, log, environment)
+            return
         with log.open("wb") as output:
-            self.process = subprocess.Popen(  # noqa: S603 - our own command
-                command, stderr=output, env=environment
+            self.process = subprocess.Popen(  # noqa: S603 - the test's own command
+                [*program, *words], stderr=output, env=environment
             )
 
     def text(self) -> str:

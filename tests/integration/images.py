@@ -1,11 +1,13 @@
 """The image's Dockerfile, carried out without a container: in a folder in place of `/`."""
 
+import hashlib
 import os
 import re
 import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,6 +72,32 @@ class Builder:
     """Carries instructions out; `python` is that of this process, which has pip."""
 
     root: Path
+
+    def build_with_layer(self, stage: Sequence[Instruction], cache: Path) -> None:
+        """Do the same, but keep what the first command makes in /opt for the next run.
+
+        It is made anew when the instructions so far, a file that they copy or the interpreter has
+        changed.
+        """
+        number = next(at for at, (name, _) in enumerate(stage) if name == "RUN") + 1
+        layer = stage[:number]
+        digest = hashlib.sha256(f"{layer} {sys.version}".encode())
+        for rest in rest_of(layer, "COPY"):
+            for source in shlex.split(rest)[:-1]:
+                digest.update((ROOT / source).read_bytes())
+        kept = cache / f"image-{digest.hexdigest()[:12]}"
+        if kept.exists():
+            shutil.copytree(kept, self.path("/opt"), symlinks=True, dirs_exist_ok=True)
+        else:
+            self.build(layer)
+            cache.mkdir(parents=True, exist_ok=True)
+            made = Path(tempfile.mkdtemp(prefix="building-image-", dir=cache))
+            shutil.copytree(self.path("/opt"), made, symlinks=True, dirs_exist_ok=True)
+            try:
+                made.rename(kept)
+            except OSError:  # another run was faster
+                shutil.rmtree(made)
+        self.build(stage[number:])
 
     def build(self, stage: Sequence[Instruction]) -> None:
         """Do what changes files."""

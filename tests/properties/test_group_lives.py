@@ -356,4 +356,4 @@ TestLateDeletes.settings = examples(250)
 def test_without_preconditions_a_group_in_use_is_deleted() -> None:
     """The guard matters, and the machine would see a hole in it."""
     with pytest.raises(AssertionError, match=r"in use|is joining|user's group"):
-        run_state_machine_as_test(Unguarded, settings=examples(150, Phase.generate))
+        run_state_machine_as_test(Unguarded, settings=examples(400, Phase.generate))
