@@ -25,15 +25,18 @@ test-faults: binaries  ## run the races and takeovers of make test with many mor
 		tests/integration/test_leases.py tests/integration/test_costly_tenants.py
 	$(BIN)/pytest -s --at-length --lease-timing=default tests/integration/test_takeovers.py \
 		tests/integration/test_side_by_side.py
-	$(BIN)/pytest -s --at-length tests/integration/test_giving_up.py
-	$(BIN)/pytest -s --at-length tests/integration/test_hostile_objects.py
-	$(BIN)/pytest --numprocesses=$(JOBS) --dist=worksteal --at-length tests/simulation/test_seeds.py
+	$(BIN)/pytest -s --at-length tests/integration/test_giving_up.py \
+		tests/integration/test_hostile_objects.py
+	$(BIN)/pytest --numprocesses=$(JOBS) --dist=worksteal --at-length -m at_length \
+		tests/integration/test_daemon.py tests/integration/test_fair_shares.py \
+		tests/integration/test_rotation.py tests/integration/test_silent_watches.py \
+		tests/simulation/test_seeds.py
 
 simulate: $(READY)  ## run the whole daemon in a simulated world with faults; SEED=17 HOURS=1
 	$(BIN)/python -m tests.simulation $(or $(SEED),1) --hours $(or $(HOURS),1)
 
-test-worlds: $(READY)  ## run 2,100 random clusters in which everything changes and evicted pods come back
-	$(BIN)/pytest --numprocesses=$(JOBS) --dist=worksteal --at-length tests/properties/test_worlds.py
+test-worlds: $(READY)  ## run every property with all its examples, and 2,100 random clusters that keep changing
+	$(BIN)/pytest --numprocesses=$(JOBS) --dist=worksteal --at-length tests/properties
 
 test-oracle: binaries  ## compare our filters with the real kube-scheduler; FEATURE=gangs-ports: one feature
 	$(BIN)/python -m tests.oracle $(FEATURE)

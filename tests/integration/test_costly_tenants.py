@@ -148,7 +148,13 @@ def measured(
     return quiet, max(times), slowest
 
 
-@pytest.mark.parametrize("attack", ["conditions of pods that wait", "conditions of pods that run"])
+@pytest.mark.parametrize(
+    "attack",
+    [
+        "conditions of pods that wait",
+        pytest.param("conditions of pods that run", marks=pytest.mark.at_length),
+    ],
+)
 def test_pods_with_thousands_of_conditions_hold_nobody_up(
     attack: str, cluster: control_plane.ControlPlane, start: daemons.Start
 ) -> None:

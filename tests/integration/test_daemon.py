@@ -78,7 +78,9 @@ def test_room_that_comes_free_starts_what_waits(
     assert daemon.stop() == 0
 
 
-@pytest.mark.parametrize("way", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "way", [pytest.param(signal.SIGTERM, marks=pytest.mark.at_length), signal.SIGKILL]
+)
 def test_an_end_in_the_middle_binds_nothing_twice(
     cluster: control_plane.ControlPlane, start: daemons.Start, way: signal.Signals
 ) -> None:

@@ -209,7 +209,11 @@ def finalizers(cluster: control_plane.ControlPlane, queue: str) -> list[str]:
     return list(tenancy.queue_of(cluster, queue)["metadata"].get("finalizers", []))
 
 
-@pytest.mark.parametrize("gone", [DEFINITIONS, ("queues",)], ids="-".join)
+@pytest.mark.parametrize(
+    "gone",
+    [DEFINITIONS, pytest.param(("queues",), marks=pytest.mark.at_length)],
+    ids="-".join,
+)
 def test_queues_go_with_their_definition(
     cluster: control_plane.ControlPlane,
     start: daemons.Start,

@@ -190,7 +190,11 @@ Way = Callable[[control_plane.ControlPlane, Path], Tokens | Certificates]
 
 
 @pytest.mark.parametrize(
-    "way", [by_token, by_certificate, pytest.param(embedded, marks=pytest.mark.at_length)]
+    "way",
+    [
+        by_token,
+        *(pytest.param(each, marks=pytest.mark.at_length) for each in (by_certificate, embedded)),
+    ],
 )
 def test_binding_goes_on_while_credentials_are_renewed(
     way: Way, cluster: control_plane.ControlPlane, tmp_path: Path

@@ -111,6 +111,7 @@ def test_an_instance_acts_for_those_of_its_names_that_it_holds(contest: takeover
     assert set(binders(contest, "a")) == {"first"}
 
 
+@pytest.mark.at_length
 def test_controllers_have_successors_too(contest: takeovers.Contest) -> None:
     """PodGroups of pods without one are made once; the queues are kept by whoever comes next."""
     for replica in ("one", "two"):

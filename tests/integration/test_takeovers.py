@@ -169,6 +169,7 @@ def test_the_successor_completes_a_gang_in_the_middle_of_which_the_leader_was_ki
     assert not any(each.done for each in after_death)
 
 
+@pytest.mark.at_length
 def test_a_lease_that_is_deleted_is_made_anew_by_who_held_it(contest: takeovers.Contest) -> None:
     """The other one doesn't take it for free."""
     two_of(contest)
