@@ -201,6 +201,18 @@ def test_a_gang_that_lost_pods_by_other_hands_may_stay_in_part() -> None:
     assert history.broken() == []
 
 
+def test_a_gang_may_wait_next_to_a_pod_that_others_bound() -> None:
+    """The gang starts at last; the pod that somebody else bound was never the daemon's doing."""
+    history = started(3, 3)
+    history.bind("p0", "n1", origin="")
+    for _ in range(20):
+        history.later(10)
+        history.leads("a")
+    history.bind("p1", "n1")
+    history.bind("p2", "n1")
+    assert history.broken() == []
+
+
 def test_the_daemon_leaves_no_gang_in_part() -> None:
     """An eviction below the minimum counts, too."""
     history = partial(60)

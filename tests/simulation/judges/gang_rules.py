@@ -78,7 +78,8 @@ class Whole(Judge):
             gang.excuse = "it is older than its PodGroup" if bound else ""
         if minimum != gang.minimum:
             gang.minimum, gang.excuse = minimum, "its minimum changed"
-        if 0 < len(bound) < minimum:
+        ours_too = any(pod["metadata"]["uid"] in self._bound for pod in bound)
+        if ours_too and len(bound) < minimum:
             if gang.since is None:
                 gang.since = at
             return
@@ -101,14 +102,12 @@ class Whole(Judge):
         )
 
     def _stuck(self, key: Key, cluster: Cluster) -> bool:
-        """Whether its pods can't be evicted, or weren't bound by the daemon."""
+        """Whether its pods can't be evicted."""
         group = cluster.get("podgroups", key)
         queue = objects.queue_of(group, self.settings.default_queue) if group else ""
         if cluster.get("queues", ("", queue)) is None:
             return True
         bound = [pod for pod in cluster.members[key].values() if objects.counts(pod)]
-        if bound and not any(pod["metadata"]["uid"] in self._bound for pod in bound):
-            return True
         if any(cluster.get("nodes", ("", objects.node_of(pod))) is None for pod in bound):
             return True
         return any(
