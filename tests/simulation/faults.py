@@ -11,9 +11,11 @@ from tests.simulation.kernel import core, network
 
 if TYPE_CHECKING:
     from tests.simulation.api_server import server
+    from tests.simulation.kernel import processes
 
 KILLED = 137
 TERM = 15
+WRITES = (b"POST ", b"PUT ", b"PATCH ", b"DELETE ")
 
 Heal = Callable[[], None]
 
@@ -72,6 +74,47 @@ def freeze(scene: Scene, chance: random.Random) -> Heal:
     return process.go_on
 
 
+def _when_one_writes(scene: Scene, do: Callable[["processes.Process"], None]) -> Heal:
+    """Do something to the first process that writes anything but a Lease, right after it."""
+
+    def see(process: "processes.Process", data: bytes) -> None:
+        if data.startswith(WRITES) and b"/leases" not in data.partition(b"\r\n")[0]:
+            scene.net.on_send = None
+            scene.kernel.after(0.0, lambda: do(process))
+
+    def heal() -> None:
+        if scene.net.on_send is see:
+            scene.net.on_send = None
+
+    scene.net.on_send = see
+    return heal
+
+
+def kill_at_a_write(scene: Scene, chance: random.Random) -> Heal:
+    """SIGKILL when a write has left, and others wait."""
+    del chance
+    return _when_one_writes(scene, lambda process: process.end(KILLED))
+
+
+def freeze_at_a_write(scene: Scene, chance: random.Random) -> Heal:
+    """SIGSTOP when a write has left, and others wait, until another instance may lead."""
+    del chance
+    frozen: list[processes.Process] = []
+
+    def stop(process: "processes.Process") -> None:
+        process.stop()
+        frozen.append(process)
+
+    disarm = _when_one_writes(scene, stop)
+
+    def heal() -> None:
+        disarm()
+        for process in frozen:
+            process.go_on()
+
+    return heal
+
+
 def partition(scene: Scene, chance: random.Random) -> Heal:
     """Requests don't arrive, or answers don't, or neither."""
     replica = _pick(scene, chance)
@@ -100,6 +143,12 @@ def slow(scene: Scene, chance: random.Random) -> Heal:
 def reset(scene: Scene, chance: random.Random) -> Heal:
     """All connections of an instance break."""
     scene.net.reset(_pick(scene, chance).name)
+    return _nothing
+
+
+def silence(scene: Scene, chance: random.Random) -> Heal:
+    """The watches of an instance stay open for ever, and nothing comes."""
+    scene.net.silence(_pick(scene, chance).name)
     return _nothing
 
 
@@ -159,9 +208,12 @@ KINDS = {
     "kill": Kind(every_seconds=600, lasts_seconds=(0, 0), strike=kill),
     "terminate": Kind(every_seconds=1200, lasts_seconds=(0, 0), strike=terminate),
     "freeze": Kind(every_seconds=600, lasts_seconds=(0.5, 60), strike=freeze),
+    "kill at a write": Kind(every_seconds=900, lasts_seconds=(30, 120), strike=kill_at_a_write),
+    "freeze at a write": Kind(every_seconds=900, lasts_seconds=(30, 120), strike=freeze_at_a_write),
     "partition": Kind(every_seconds=600, lasts_seconds=(0.5, 90), strike=partition),
     "slow": Kind(every_seconds=900, lasts_seconds=(1, 60), strike=slow),
     "reset": Kind(every_seconds=300, lasts_seconds=(0, 0), strike=reset),
+    "silence": Kind(every_seconds=900, lasts_seconds=(0, 0), strike=silence),
     "stop server": Kind(every_seconds=1800, lasts_seconds=(1, 40), strike=stop_server),
     "compact": Kind(every_seconds=900, lasts_seconds=(0, 0), strike=compact),
     "throttle": Kind(every_seconds=1200, lasts_seconds=(1, 60), strike=throttle),

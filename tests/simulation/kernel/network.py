@@ -46,6 +46,8 @@ class Network:
         self.serving = True
         self.bytes_sent = 0
         """To the server, by all processes."""
+        self.on_send: Callable[["processes.Process", bytes], None] | None = None
+        """Called in the process that sends, with what it sends."""
         self._accept = accept
         self._chance = chance
         self._links: dict[str, Link] = {}
@@ -91,6 +93,12 @@ class Network:
             if connection.process.name == name:
                 connection.release()
 
+    def silence(self, name: str) -> None:
+        """From now on, nothing that the server sends on these watches of a process arrives."""
+        for connection in self._connections.values():
+            if connection.process.name == name and connection.watches:
+                connection.silent = True
+
     def abandon(self, process: "processes.Process") -> None:
         """A process has ended: what it had sent still arrives, and then the connection's end."""
         for connection in list(self._connections.values()):
@@ -108,6 +116,10 @@ class Connection:
         self.process = process
         self.server: ServerSide | None = None
         self.client = Transport(self, loop)
+        self.watches = False
+        """Whether a watch was asked for."""
+        self.silent = False
+        """Whether the way to the client is lost, and nobody tells."""
         self._network = network
         self._link = link
         self._held: list[tuple[bool, Callable[[], None]]] = []
@@ -116,6 +128,9 @@ class Connection:
     def send(self, data: bytes) -> None:
         """Carry bytes to the server."""
         self._network.bytes_sent += len(data)
+        self.watches = self.watches or b"watch=" in data.partition(b"\r\n")[0]
+        if self._network.on_send is not None:
+            self._network.on_send(self.process, data)
         self._carry(up=True, deliver=lambda: self._to_server(data))
 
     def hang_up(self) -> None:
@@ -150,7 +165,7 @@ class Connection:
         kernel.after(due - kernel.moment, lambda: self._arrive(up, deliver))
 
     def _arrive(self, up: bool, deliver: Callable[[], None]) -> None:
-        whole = self._link.up if up else self._link.down
+        whole = self._link.up if up else self._link.down and not self.silent
         if whole and not any(way == up for way, _ in self._held):
             deliver()
         else:
