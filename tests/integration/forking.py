@@ -31,6 +31,7 @@ class Forked:
         self, words: Sequence[str], log: Path, environment: Mapping[str, str] | None = None
     ) -> None:
         """Its standard error goes to the log; by default, its environment is this process's."""
+        log.touch()
         given = dict(os.environ if environment is None else environment)
         self._process = SERVED.Process(target=_run, args=(tuple(words), str(log), given))
         self._process.start()
