@@ -1,6 +1,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 
+import pytest
 from hypothesis import given, strategies
 
 from tests import running
@@ -16,7 +17,7 @@ STARTING_CYCLES = 4
 later, where another one's victims are still on its node."""
 
 SETTLING_CYCLES = 30
-QUIET_CYCLES = 20
+QUIET_CYCLES = 50
 
 CYCLES_MAX = 200
 """More than any cluster here has turns to give."""
@@ -170,6 +171,7 @@ def test_evictions_keep_the_rules(picture: str) -> None:
         rule(results[:cycles])
 
 
+@pytest.mark.at_length
 @clusters.bounded(25)
 @given(lives.contested())
 def test_clusters_come_to_rest(picture: str) -> None:
