@@ -46,7 +46,7 @@ class Network:
         self.serving = True
         self.bytes_sent = 0
         """To the server, by all processes."""
-        self.on_send: Callable[["processes.Process", bytes], None] | None = None
+        self.on_send: Callable[[processes.Process, bytes], None] | None = None
         """Called in the process that sends, with what it sends."""
         self._accept = accept
         self._chance = chance
