@@ -289,6 +289,16 @@ def test_a_refused_eviction_breaks_no_budget() -> None:
     assert history.broken() == []
 
 
+@pytest.mark.parametrize(("pause", "rules"), [(0.2, ["pauses between retries"]), (0.5, [])])
+def test_retries_have_pauses(pause: float, rules: list[str]) -> None:
+    """The same eviction is refused thirty times."""
+    history = budgeted(2)
+    for _ in range(30):
+        history.later(pause)
+        history.evict("p0", code=429)
+    assert history.broken() == rules
+
+
 @pytest.mark.parametrize(
     ("resource", "text", "amount"),
     [

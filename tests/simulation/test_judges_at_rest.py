@@ -34,6 +34,9 @@ def test_a_gang_that_runs_is_content() -> None:
     held = {"cpu": "2", "memory": "0"}
     history.put("queues", queue(running=1, allocated=held))
     assert history.wrong() == []
+    history.put("queues", queue(running=1, allocated=None))
+    assert history.wrong() == ["statuses are true"]
+    history.put("queues", queue(running=1, allocated=held))
     history.put("podgroups", group(2, phase="Pending", running=1))
     assert history.wrong() == ["statuses are true"] * 4  # phase, count, and the Queue's counts
 

@@ -12,6 +12,7 @@ from tests.simulation.judges import (
     fit_rules,
     gang_rules,
     lease_rules,
+    pace_rules,
     queue_rules,
     rest_rules,
     status_rules,
@@ -31,6 +32,7 @@ ALWAYS = (
     gang_rules.KeptUnderPods,
     queue_rules.Capability,
     queue_rules.Budgets,
+    pace_rules.Pauses,
 )
 
 

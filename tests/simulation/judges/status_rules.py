@@ -115,7 +115,7 @@ def _counter(group: Object, cluster: Cluster) -> str:
 def _allocated_problems(queue: Object, groups: Sequence[Object], cluster: Cluster) -> Iterator[str]:
     told = (queue.get("status") or {}).get("allocated")
     members = [pod for each in groups for pod in cluster.members[objects.key_of(each)].values()]
-    if told is None or not all(map(is_plain, members)):
+    if not all(map(is_plain, members)):
         return
     held, said = cluster.held(queue["metadata"]["name"]), amounts.amounts(told)
     for resource in dict.fromkeys((*held, *said)):
