@@ -36,6 +36,7 @@ def main(arguments: Sequence[str]) -> int:
                 nodes=options.nodes,
                 jobs=options.jobs,
                 faults=[] if options.quiet else chosen,
+                often=options.often,
                 without=[name for name in options.without if name not in faults.KINDS],
             ),
             Path(folder),
@@ -56,6 +57,9 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--calm", type=float, default=900.0, help="seconds without faults")
     parser.add_argument("--nodes", type=int, default=10)
     parser.add_argument("--jobs", type=int, default=20)
+    parser.add_argument(
+        "--often", type=float, default=1.0, help="how often faults strike: 2 is twice"
+    )
     parser.add_argument("--quiet", action="store_true", help="without any fault")
     parser.add_argument("--without", action="append", default=[], help="a fault or an actor")
     parser.add_argument("--shrink", action="store_true", help="leave out what isn't needed")
@@ -101,6 +105,7 @@ def _words(options: argparse.Namespace) -> list[str]:
     words += [
         f"--nodes={options.nodes}",
         f"--jobs={options.jobs}",
+        *([f"--often={options.often:g}"] if options.often != 1 else []),
         *(["--quiet"] if options.quiet else []),
     ]
     return words + [f"--without={name}" for name in options.without]

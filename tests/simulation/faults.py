@@ -236,9 +236,13 @@ class Strike:
 class Faults:
     """Strikes until told to stop."""
 
-    def __init__(self, scene: Scene, seed: str, names: Sequence[str]) -> None:
+    def __init__(
+        self, scene: Scene, seed: str, names: Sequence[str], *, often: float = 1.0
+    ) -> None:
+        """Each fault strikes so many times as often as its kind says."""
         self.strikes: list[Strike] = []
         self._scene = scene
+        self._often = often
         self._stopped = False
         self._healing: dict[int, Heal] = {}
         for name in names:
@@ -252,7 +256,7 @@ class Faults:
             heal()
 
     def _arm(self, name: str, kind: Kind, chance: random.Random) -> None:
-        pause = chance.expovariate(1 / kind.every_seconds)
+        pause = chance.expovariate(self._often / kind.every_seconds)
         self._scene.kernel.after(pause, lambda: self._strike(name, kind, chance))
 
     def _strike(self, name: str, kind: Kind, chance: random.Random) -> None:

@@ -33,6 +33,8 @@ class Options:
     nodes: int = 10
     jobs: int = 20
     faults: Sequence[str] = tuple(faults.KINDS)
+    often: float = 1.0
+    """How many times as often as usual faults strike."""
     without: Sequence[str] = ()
     """Names of actors that are left out."""
 
@@ -90,7 +92,7 @@ class Simulation:
             for name in REPLICAS
         ]
         scene = faults.Scene(kernel=self.kernel, net=self.net, api=self.api, replicas=self.replicas)
-        self.faults = faults.Faults(scene, seed, options.faults)
+        self.faults = faults.Faults(scene, seed, options.faults, often=options.often)
         self._excused: list[tuple[float, float]] = []
         self.settings = judges.Settings(
             schedulers=(SCHEDULER,), late_write_seconds=60.0, faults=self._excused

@@ -258,6 +258,21 @@ def test_a_new_capability_may_be_unknown() -> None:
     assert history.broken() == []
 
 
+def test_a_gang_without_nodes_is_not_partial() -> None:
+    """One pod has succeeded, and the other is evicted."""
+    history = started(2, 2)
+    for name in ("p0", "p1"):
+        history.bind(name, "n1")
+        history.runs(name)
+    done = {**pod("p0"), "status": {"phase": "Succeeded"}}
+    history.put("pods", {**done, "spec": {**done["spec"], "nodeName": "n1"}})
+    history.evict("p1")
+    for _ in range(60):
+        history.later(5)
+        history.leads("a")
+    assert history.broken() == []
+
+
 def budgeted(minimum: int) -> History:
     """Two running pods, and a budget."""
     history = started(1, 2)

@@ -21,7 +21,7 @@ class Partial:
 
 
 class Whole(Judge):
-    """No gang that the daemon binds stays below its minimum for long.
+    """No gang that the daemon binds stays below its minimum for long, while pods of it have nodes.
 
     Not counted: a gang that lost pods by other hands or got a new minimum, and a gang whose pods
     can't be evicted, because of a PodDisruptionBudget, a missing node or a missing Queue.
@@ -78,7 +78,9 @@ class Whole(Judge):
             gang.excuse = "it is older than its PodGroup" if bound else ""
         if minimum != gang.minimum:
             gang.minimum, gang.excuse = minimum, "its minimum changed"
-        ours_too = any(pod["metadata"]["uid"] in self._bound for pod in bound)
+        ours_too = any(
+            pod["metadata"]["uid"] in self._bound and not objects.ended(pod) for pod in bound
+        )
         if ours_too and len(bound) < minimum:
             if gang.since is None:
                 gang.since = at
