@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 KILLED = 137
 TERM = 15
 WRITES = (b"POST ", b"PUT ", b"PATCH ", b"DELETE ")
+BIND = b"/binding"
 
 Heal = Callable[[], None]
 
@@ -74,11 +75,17 @@ def freeze(scene: Scene, chance: random.Random) -> Heal:
     return process.go_on
 
 
-def _when_one_writes(scene: Scene, do: Callable[["processes.Process"], None]) -> Heal:
-    """Do something to the first process that writes anything but a Lease, right after it."""
+def _when_one_writes(
+    scene: Scene, do: Callable[["processes.Process"], None], part: bytes = b""
+) -> Heal:
+    """Do something to the first process that writes anything but a Lease, right after it.
+
+    Only writes to paths with this part count.
+    """
 
     def see(process: "processes.Process", data: bytes) -> None:
-        if data.startswith(WRITES) and b"/leases" not in data.partition(b"\r\n")[0]:
+        line = data.partition(b"\r\n")[0]
+        if line.startswith(WRITES) and part in line and b"/leases" not in line:
             scene.net.on_send = None
             scene.kernel.after(0.0, lambda: do(process))
 
@@ -97,15 +104,15 @@ def kill_at_a_write(scene: Scene, chance: random.Random) -> Heal:
 
 
 def freeze_at_a_write(scene: Scene, chance: random.Random) -> Heal:
-    """SIGSTOP when a write has left, and others wait, until another instance may lead."""
-    del chance
+    """SIGSTOP when a write or a bind has left, and others wait, until another instance may lead."""
+    part = chance.choice((b"", BIND))
     frozen: list[processes.Process] = []
 
     def stop(process: "processes.Process") -> None:
         process.stop()
         frozen.append(process)
 
-    disarm = _when_one_writes(scene, stop)
+    disarm = _when_one_writes(scene, stop, part)
 
     def heal() -> None:
         disarm()
@@ -166,11 +173,18 @@ def stop_server(scene: Scene, chance: random.Random) -> Heal:
 
 
 def compact(scene: Scene, chance: random.Random) -> Heal:
-    """Older resourceVersions are forgotten, and all watches end."""
-    del chance
-    scene.api.compact()
-    scene.api.end_watches()
-    return _nothing
+    """Older versions are forgotten while an instance hears nothing; then all watches end."""
+    name = _pick(scene, chance).name
+    link = scene.net.link(name)
+    link.down = False
+
+    def heal() -> None:
+        link.down = True
+        scene.api.compact()
+        scene.net.reset(name)
+        scene.api.end_watches()
+
+    return heal
 
 
 def throttle(scene: Scene, chance: random.Random) -> Heal:
@@ -215,7 +229,7 @@ KINDS = {
     "reset": Kind(every_seconds=300, lasts_seconds=(0, 0), strike=reset),
     "silence": Kind(every_seconds=900, lasts_seconds=(0, 0), strike=silence),
     "stop server": Kind(every_seconds=1800, lasts_seconds=(1, 40), strike=stop_server),
-    "compact": Kind(every_seconds=900, lasts_seconds=(0, 0), strike=compact),
+    "compact": Kind(every_seconds=900, lasts_seconds=(1, 20), strike=compact),
     "throttle": Kind(every_seconds=1200, lasts_seconds=(1, 60), strike=throttle),
     "lose answers": Kind(every_seconds=1200, lasts_seconds=(1, 60), strike=lose_answers),
     "revoke": Kind(every_seconds=1800, lasts_seconds=(1, 40), strike=revoke),

@@ -24,6 +24,9 @@ users: [{{name: here, user: {{tokenFile: {token}}}}}]
 contexts: [{{name: here, context: {{cluster: here, user: here}}}}]
 """
 
+FAILURES = ("work.failed", "cycle.dropped")
+"""Log events that tell of an unexpected exception."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
@@ -52,6 +55,8 @@ class Log:
     def __init__(self, machine: threads.Machine, most: int = 2000) -> None:
         self._machine = machine
         self.lines: deque[Line] = deque(maxlen=most)
+        self.failures: list[Line] = []
+        """Exceptions that nobody expected, and that a process survived."""
         structlog.configure(processors=[self._keep], cache_logger_on_first_use=False)
         logging.getLogger().handlers[:] = [_Handler(self)]
 
@@ -59,7 +64,10 @@ class Log:
         """Keep an event of the process that runs now."""
         kernel = self._machine.kernel
         process = self._machine.process.name if kernel.current else "kernel"
-        self.lines.append(Line(at=kernel.moment, process=process, event=event, fields=fields))
+        line = Line(at=kernel.moment, process=process, event=event, fields=fields)
+        self.lines.append(line)
+        if event in FAILURES:
+            self.failures.append(line)
 
     def _keep(self, logger: Any, method: str, event: MutableMapping[str, Any]) -> Any:
         del logger, method

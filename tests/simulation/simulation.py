@@ -5,7 +5,7 @@ import json
 import random
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,6 +18,9 @@ cpu_seconds = time.process_time
 REPLICAS = ("one", "two")
 LOOK_SECONDS = 60.0
 """How often the judges look."""
+BYTES_A_JOB = 1000
+"""How many bytes a second may be sent to the API server, over a minute, for each job in motion:
+five times the usual number."""
 RECOVERY_SECONDS = 60.0
 """How long after a fault its effects are excused."""
 
@@ -99,6 +102,7 @@ class Simulation:
         )
         self._court = judges.court(self.settings)
         self._seen = 0
+        self._seen_bytes = 0
         self._seen_strikes = 0
 
     def run(self) -> Outcome:
@@ -131,7 +135,24 @@ class Simulation:
         history = self.api.history
         outcome.findings += self._court.see(history[self._seen :])
         self._seen = len(history)
+        outcome.findings += self._polling()
+        outcome.findings += self._failures()
         outcome.crashes += self._crashes()
+
+    def _polling(self) -> Iterator[judges.Finding]:
+        """Requests without a pause, reads included, which no history shows."""
+        sent, self._seen_bytes = self.net.bytes_sent - self._seen_bytes, self.net.bytes_sent
+        each_second = sent / LOOK_SECONDS
+        if each_second > BYTES_A_JOB * self.options.jobs:
+            message = f"{each_second:.0f} bytes a second were sent to the API server"
+            yield judges.Finding(at=self.kernel.now(), rule="no busy polling", message=message)
+
+    def _failures(self) -> Iterator[judges.Finding]:
+        """Exceptions that nobody expected."""
+        while self.log.failures:
+            line = self.log.failures.pop(0)
+            message = f"{line.process} {line.event} {line.fields}"
+            yield judges.Finding(at=core.EPOCH + line.at, rule="no failure", message=message)
 
     def _crashes(self) -> list[str]:
         return [
