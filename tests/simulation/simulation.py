@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tests.simulation import actors, faults, instances, judges
 from tests.simulation.api_server import http, server
+from tests.simulation.judges import rest_rules
 from tests.simulation.kernel import core, network, patching
 
 SCHEDULER = "volcano"
@@ -21,6 +22,8 @@ LOOK_SECONDS = 60.0
 BYTES_A_JOB = 1000
 """How many bytes a second may be sent to the API server, over a minute, for each job in motion:
 five times the usual number."""
+SETTLE_MAX = 20
+"""How often the end of a run is put off because something has just happened."""
 RECOVERY_SECONDS = 60.0
 """How long after a fault its effects are excused."""
 
@@ -118,6 +121,7 @@ class Simulation:
             self.world.calm()
             calm_since = self.kernel.now()
             self._go(outcome, end + self.options.calm_seconds)
+            self._settle(outcome)
             if outcome.faultless:
                 self._judge_end(outcome, calm_since)
         self._sum_up(outcome, cpu_seconds() - began)
@@ -127,6 +131,14 @@ class Simulation:
         while self.kernel.moment < until and outcome.faultless:
             self.kernel.run(min(LOOK_SECONDS, until - self.kernel.moment))
             self._look(outcome)
+
+    def _settle(self, outcome: Outcome) -> None:
+        """Go on until the daemon knows the last news; jobs end even when nothing breaks."""
+        seconds = self.settings.news_seconds
+        for _ in range(SETTLE_MAX):
+            if self.kernel.now() - rest_rules.last_news(self.api.history) > seconds:
+                return
+            self._go(outcome, self.kernel.moment + seconds)
 
     def _look(self, outcome: Outcome) -> None:
         for strike in self.faults.strikes[self._seen_strikes :]:

@@ -1,5 +1,6 @@
 """Each judge of a world at rest flags what isn't as it should be, and nothing else."""
 
+from tests.simulation.judges import rest_rules
 from tests.simulation.made_histories import LEASE_SECONDS, History, group, node, queue, started
 
 
@@ -50,6 +51,18 @@ def test_queues_tell_what_they_hold() -> None:
     assert history.wrong() == ["statuses are true"]
     history.put("queues", queue(pending=1, allocated={"cpu": "1", "memory": "0"}))
     assert history.wrong() == ["statuses are true"]
+
+
+def test_news_of_others() -> None:
+    """A job's end is news, and neither the daemon's writes nor Leases are."""
+    history = started(1, 1)
+    history.bind("p0", "n1")
+    history.later(5)
+    history.runs("p0")
+    ended = history.now
+    history.later(5)
+    history.leads("a")
+    assert rest_rules.last_news(history.changes) == ended
 
 
 def test_finalizers_disappear() -> None:

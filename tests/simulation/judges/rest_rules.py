@@ -69,6 +69,12 @@ def writes_cease(history: Sequence[Change], since: float, settings: Settings) ->
         yield Finding(at=found[0].at, rule="writes cease", message=message)
 
 
+def last_news(history: Sequence[Change]) -> float:
+    """When somebody other than the daemon last changed something."""
+    news = (each.at for each in reversed(history) if not ours(each) and not _means_nothing(each))
+    return next(news, float("-inf"))
+
+
 def _means_nothing(change: Change) -> bool:
     """Whether a write is a heartbeat, or was refused."""
     if not served(change) or change.resource == "leases":
