@@ -3,6 +3,7 @@
 Tests of how the program starts and ends run it as users do.
 """
 
+import atexit
 import multiprocessing
 import os
 import signal
@@ -73,4 +74,7 @@ def _run(words: Sequence[str], log: str, environment: Mapping[str, str]) -> None
     os.close(opened)
     from vscheduler.cli import main  # noqa: PLC0415 - in the forked process only
 
-    main.vscheduler(list(words), prog_name="vscheduler")
+    try:
+        main.vscheduler(list(words), prog_name="vscheduler")
+    finally:
+        atexit._run_exitfuncs()  # multiprocessing ends its processes without them
