@@ -11,9 +11,10 @@ import sys
 import tempfile
 import zlib
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from tests.simulation import actors, faults, simulation
+from tests.simulation import actors, knobs, simulation
 from tests.simulation.kernel import core, patching
 
 LAST = 40
@@ -26,18 +27,14 @@ def main(arguments: Sequence[str]) -> int:
     options = _parse(arguments)
     if options.shrink:
         return _shrink(options)
-    chosen = [name for name in faults.KINDS if name not in options.without]
     with tempfile.TemporaryDirectory() as folder:
         run = simulation.Simulation(
             simulation.Options(
                 seed=options.seed,
                 hours=options.hours,
                 calm_seconds=options.calm,
-                nodes=options.nodes,
-                jobs=options.jobs,
-                faults=[] if options.quiet else chosen,
-                often=options.often,
-                without=[name for name in options.without if name not in faults.KINDS],
+                turned=_knobs(options),
+                without=options.without,
             ),
             Path(folder),
         )
@@ -55,15 +52,21 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("seed")
     parser.add_argument("--hours", type=float, default=1.0)
     parser.add_argument("--calm", type=float, default=900.0, help="seconds without faults")
-    parser.add_argument("--nodes", type=int, default=10)
-    parser.add_argument("--jobs", type=int, default=20)
-    parser.add_argument(
-        "--often", type=float, default=1.0, help="how often faults strike: 2 is twice"
-    )
+    parser.add_argument("--usual", action="store_true", help="don't let the seed turn knobs")
+    parser.add_argument("--nodes", type=int, help="default: 10, or as the seed says")
+    parser.add_argument("--jobs", type=int, help="default: 20, or as the seed says")
+    parser.add_argument("--often", type=float, help="how often faults strike: 2 is twice")
     parser.add_argument("--quiet", action="store_true", help="without any fault")
     parser.add_argument("--without", action="append", default=[], help="a fault or an actor")
     parser.add_argument("--shrink", action="store_true", help="leave out what isn't needed")
     return parser.parse_args(arguments)
+
+
+def _knobs(options: argparse.Namespace) -> knobs.Knobs:
+    drawn = knobs.Knobs() if options.usual else knobs.draw(options.seed)
+    names = ("nodes", "jobs", "often")
+    given = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
+    return replace(drawn, **given, faults=() if options.quiet else drawn.faults)
 
 
 def _show(
@@ -103,11 +106,11 @@ def _show_last(run: simulation.Simulation) -> None:
 def _words(options: argparse.Namespace) -> list[str]:
     words = [options.seed, f"--hours={options.hours:g}", f"--calm={options.calm:g}"]
     words += [
-        f"--nodes={options.nodes}",
-        f"--jobs={options.jobs}",
-        *([f"--often={options.often:g}"] if options.often != 1 else []),
-        *(["--quiet"] if options.quiet else []),
+        f"--{name}={value:g}"
+        for name in ("nodes", "jobs", "often")
+        if (value := getattr(options, name)) is not None
     ]
+    words += [f"--{name}" for name in ("usual", "quiet") if getattr(options, name)]
     return words + [f"--without={name}" for name in options.without]
 
 
@@ -117,7 +120,7 @@ def _shrink(options: argparse.Namespace) -> int:
     if not wanted:
         sys.stdout.write("nothing is broken\n")
         return 0
-    for name in [*faults.KINDS, *actors.RESTLESS]:
+    for name in [*_knobs(options).faults, *actors.RESTLESS]:
         before = list(options.without)
         options.without = [*before, name]
         if _rule(options) != wanted:

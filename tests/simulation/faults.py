@@ -17,6 +17,7 @@ KILLED = 137
 TERM = 15
 WRITES = (b"POST ", b"PUT ", b"PATCH ", b"DELETE ")
 BIND = b"/binding"
+LEASES = b"/leases"
 
 Heal = Callable[[], None]
 
@@ -78,14 +79,14 @@ def freeze(scene: Scene, chance: random.Random) -> Heal:
 def _when_one_writes(
     scene: Scene, do: Callable[["processes.Process"], None], part: bytes = b""
 ) -> Heal:
-    """Do something to the first process that writes anything but a Lease, right after it.
+    """Do something to the first process that writes, right after it.
 
-    Only writes to paths with this part count.
+    Only writes to paths with this part count; those to Leases, only if the part is theirs.
     """
 
     def see(process: "processes.Process", data: bytes) -> None:
         line = data.partition(b"\r\n")[0]
-        if line.startswith(WRITES) and part in line and b"/leases" not in line:
+        if line.startswith(WRITES) and part in line and (LEASES in line) == (part == LEASES):
             scene.net.on_send = None
             scene.kernel.after(0.0, lambda: do(process))
 
@@ -105,7 +106,16 @@ def kill_at_a_write(scene: Scene, chance: random.Random) -> Heal:
 
 def freeze_at_a_write(scene: Scene, chance: random.Random) -> Heal:
     """SIGSTOP when a write or a bind has left, and others wait, until another instance may lead."""
-    part = chance.choice((b"", BIND))
+    return _freeze_when_one_writes(scene, chance.choice((b"", BIND)))
+
+
+def freeze_at_a_renewal(scene: Scene, chance: random.Random) -> Heal:
+    """SIGSTOP when a write to a Lease has left; its answer is read when another may lead."""
+    del chance
+    return _freeze_when_one_writes(scene, LEASES)
+
+
+def _freeze_when_one_writes(scene: Scene, part: bytes) -> Heal:
     frozen: list[processes.Process] = []
 
     def stop(process: "processes.Process") -> None:
@@ -207,6 +217,12 @@ def revoke(scene: Scene, chance: random.Random) -> Heal:
     return partial(scene.api.faults.accept, name)
 
 
+def garble(scene: Scene, chance: random.Random) -> Heal:
+    """A line of a watch can't be read."""
+    scene.api.faults.garble(_pick(scene, chance).name)
+    return _nothing
+
+
 def set_clock(scene: Scene, chance: random.Random) -> Heal:
     """A wall clock jumps, and jumps back."""
     clock = _pick(scene, chance).clock
@@ -224,6 +240,9 @@ KINDS = {
     "freeze": Kind(every_seconds=600, lasts_seconds=(0.5, 60), strike=freeze),
     "kill at a write": Kind(every_seconds=900, lasts_seconds=(30, 120), strike=kill_at_a_write),
     "freeze at a write": Kind(every_seconds=900, lasts_seconds=(30, 120), strike=freeze_at_a_write),
+    "freeze at a renewal": Kind(
+        every_seconds=900, lasts_seconds=(10, 40), strike=freeze_at_a_renewal
+    ),
     "partition": Kind(every_seconds=600, lasts_seconds=(0.5, 90), strike=partition),
     "slow": Kind(every_seconds=900, lasts_seconds=(1, 60), strike=slow),
     "reset": Kind(every_seconds=300, lasts_seconds=(0, 0), strike=reset),
@@ -233,6 +252,7 @@ KINDS = {
     "throttle": Kind(every_seconds=1200, lasts_seconds=(1, 60), strike=throttle),
     "lose answers": Kind(every_seconds=1200, lasts_seconds=(1, 60), strike=lose_answers),
     "revoke": Kind(every_seconds=1800, lasts_seconds=(1, 40), strike=revoke),
+    "garble": Kind(every_seconds=900, lasts_seconds=(0, 0), strike=garble),
     "set clock": Kind(every_seconds=1800, lasts_seconds=(1, 300), strike=set_clock),
 }
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import structlog
 
+from tests.simulation.judges import view_rules
 from tests.simulation.kernel import loops, network, processes, threads
 from vscheduler.daemon import application, configuration, settings
 
@@ -123,6 +124,23 @@ class Instance:
         self._settings = settings.check(given)
         self._loaded = configuration.load("")
 
+    def view(self) -> view_rules.View | None:
+        """What its process believes about the cluster; None if there is no process."""
+        if self.process is None or self.process.mirror is None:
+            return None
+        mirror = self.process.mirror
+        shot = mirror.snapshot(self._kernel.now())
+        names, columns = shot.nodes.layout.names, shot.space.names
+        return view_rules.View(
+            process=self.process.name,
+            allocatable=_by_node(names, columns, shot.nodes.allocatable),
+            used=_by_node(names, columns, shot.nodes.used),
+            weights={name: queue.weight for name, queue in shot.queues.items()},
+            minima={job.id: job.min_member for job in shot.jobs},
+            pods={job.id: [task.uid for task in job.tasks] for job in shot.jobs},
+            assumed=mirror.assumed,
+        )
+
     def start(self) -> None:
         """Start a process."""
         self.starts += 1
@@ -142,3 +160,10 @@ class Instance:
         self.ends.append((self._kernel.moment, process.name, status, process.errors))
         self.process = None
         self._kernel.after(self._chance.uniform(*RESTART_SECONDS), self.start)
+
+
+def _by_node(names: Sequence[str], columns: Sequence[str], table: Any) -> dict[str, dict[str, int]]:
+    return {
+        name: dict(zip(columns, row, strict=True))
+        for name, row in zip(names, table.tolist(), strict=True)
+    }

@@ -4,7 +4,7 @@ import functools
 import random
 from collections.abc import Mapping
 
-from tests.simulation.actors.base import Actor, Clock, Key, Object
+from tests.simulation.actors.base import RETRY_SECONDS, TRANSIENT, Actor, Clock, Key, Object
 from tests.simulation.actors.informers import FOLLOWED, Listener, Store, path_of
 from tests.simulation.api_server.client import Client
 from tests.simulation.judges import objects as reading
@@ -23,11 +23,13 @@ OWNERS: Mapping[tuple[str, str], str] = {
 """Plural by apiVersion and kind, of the owners that the garbage collector knows."""
 
 DEPENDENTS = ("pods", "podgroups", "replicasets", "jobs")
+ORPHAN = "orphan"
+"""The finalizer of what is deleted with `--cascade=orphan`."""
 ORPHAN_SECONDS = 40.0
 
 
 class GarbageCollector(Actor):
-    """Deletes objects none of whose owners exists."""
+    """Deletes objects none of whose owners exists, and frees those that are to be orphans."""
 
     def __init__(
         self, client: Client, clock: Clock, chance: random.Random, *, store: Store
@@ -36,6 +38,7 @@ class GarbageCollector(Actor):
         self._store = store
         for plural in FOLLOWED:
             store.on(plural, self._gone)
+            store.on(plural, self._going(plural))
         for plural in DEPENDENTS:
             store.on(plural, self._came(plural))
 
@@ -47,6 +50,37 @@ class GarbageCollector(Actor):
                 before["metadata"]["uid"], {}
             ).items():
                 self._doubt(plural, key, found["metadata"]["uid"])
+
+    def _going(self, plural: str) -> Listener:
+        def changed(before: Object | None, after: Object | None) -> None:
+            del before
+            if after is not None and self.active and _leaves_orphans(after):
+                seconds = self.chance.uniform(0.1, 2.0)
+                self.later(seconds, lambda: self._orphan(plural, reading.key_of(after)))
+
+        return changed
+
+    def _orphan(self, plural: str, key: Key) -> None:
+        """Take an owner away from what it owns, and then let it go."""
+        found = self._store.get(plural, key)
+        if found is None or not _leaves_orphans(found):
+            return
+        uid = found["metadata"]["uid"]
+        failed = False
+        for (owned, _), each in list(self._store.dependents.get(uid, {}).items()):
+            others = [ref for ref in each["metadata"]["ownerReferences"] if ref["uid"] != uid]
+            self._change(owned, each, {"ownerReferences": others or None})
+            failed = failed or self.refused in TRANSIENT
+        if not failed:
+            kept = [name for name in found["metadata"]["finalizers"] if name != ORPHAN]
+            self._change(plural, found, {"finalizers": kept or None})
+            failed = self.refused in TRANSIENT
+        if failed:
+            self.later(RETRY_SECONDS, lambda: self._orphan(plural, key))
+
+    def _change(self, plural: str, found: Object, metadata: Object) -> None:
+        body = {"metadata": {"uid": found["metadata"]["uid"], **metadata}}
+        self.attempt(lambda: self.client.patch(path_of(plural, found), body))
 
     def _came(self, plural: str) -> Listener:
         def changed(before: Object | None, after: Object | None) -> None:
@@ -77,6 +111,10 @@ class GarbageCollector(Actor):
             return True
         inside = "" if plural in ("nodes", "queues") else namespace
         return self._store.exists(plural, owner["uid"], (inside, owner["name"]))
+
+
+def _leaves_orphans(found: Object) -> bool:
+    return reading.leaving(found) and ORPHAN in (found["metadata"].get("finalizers") or ())
 
 
 class PodCollector(Actor):

@@ -17,6 +17,8 @@ MEMORY = ("256Mi", "512Mi", "1Gi", "2Gi")
 GANG_SIZES = (1, 2, 2, 3, 4, 4, 6, 8)
 SELECTORS: Sequence[Mapping[str, str]] = ({"disk": "ssd"}, {"zone": "a"}, {"zone": "b"})
 PRIORITIES = ("low", "middle", "high")
+ORPHANS = 0.1
+"""The part of Jobs that are deleted with `--cascade=orphan`."""
 EDITS = 0.03
 """How many changes an existing workload gets, each time its user looks."""
 
@@ -84,8 +86,10 @@ class Launcher(Habit):
         return finished(found) and self.chance.random() < 0.2
 
     def remove(self, namespace: str, name: str) -> None:
-        """Delete a workload with all that belongs to it."""
-        self.insist(lambda: self.client.delete(path(self.kind, namespace, name)))
+        """Delete a workload with all that belongs to it; seldom without its pods."""
+        orphans = self.kind == "jobs" and self.chance.random() < ORPHANS
+        more = {"propagationPolicy": "Orphan"} if orphans else {}
+        self.insist(lambda: self.client.delete(path(self.kind, namespace, name), **more))
 
     def create(self, plural: str, namespace: str, body: Object) -> bool:
         """Create an object; whether the API server took it."""

@@ -22,6 +22,7 @@ class Faults:
         self._lost = 0.0
         self._down_until = 0.0
         self._revoked: set[str] = set()
+        self._garbled: set[str] = set()
         self._denied: set[tuple[str, str, str]] = set()
 
     def throttle(self, share: float, *, retry_after: int = 1, users: Collection[str] = ()) -> None:
@@ -44,6 +45,17 @@ class Faults:
     def accept(self, user: str) -> None:
         """Know this user again."""
         self._revoked.discard(user)
+
+    def garble(self, user: str) -> None:
+        """Spoil the next line of a watch of this user."""
+        self._garbled.add(user)
+
+    def spoil(self, user: str, line: bytes) -> bytes:
+        """A line of a watch, as it is sent."""
+        if user not in self._garbled:
+            return line
+        self._garbled.discard(user)
+        return line[: len(line) // 2] + b"\n"
 
     def deny(self, user: str, verb: str, resource: str) -> None:
         """Answer 403; `*` stands for everything. A resource is `pods` or `pods/binding`."""

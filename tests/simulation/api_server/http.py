@@ -61,6 +61,7 @@ class HttpConnection:
         self._headers: dict[str, str] = {}
         self._body = bytearray()
         self._watch: watching.Watch | None = None
+        self._user = ""
         self._keep_alive = True
         self._open = True
 
@@ -116,13 +117,14 @@ class HttpConnection:
     def _request(self) -> wire.Request:
         path, _, query = self._url.partition(b"?")
         scheme, _, token = self._headers.get("authorization", "").partition(" ")
+        self._user = token.strip() if scheme.lower() == "bearer" else ""
         return wire.Request(
             method=self._parser.get_method().decode(),
             path=unquote(path.decode("latin-1")),
             query=dict(parse_qsl(query.decode("latin-1"), keep_blank_values=True)),
             headers={**self._headers, PROCESS: self._process},
             body=bytes(self._body),
-            user=token.strip() if scheme.lower() == "bearer" else "",
+            user=self._user,
         )
 
     def _answer(self, answer: wire.Answer) -> None:
@@ -139,6 +141,7 @@ class HttpConnection:
 
     def _send_chunk(self, data: bytes) -> None:
         if self._open:
+            data = self._api.faults.spoil(self._user, data)
             self._write(b"%x\r\n%s\r\n" % (len(data), data))
 
     def _end_stream(self) -> None:

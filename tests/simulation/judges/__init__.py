@@ -16,12 +16,14 @@ from tests.simulation.judges import (
     queue_rules,
     rest_rules,
     status_rules,
+    view_rules,
 )
 from tests.simulation.judges.cluster import Cluster
 from tests.simulation.judges.court import Court
 from tests.simulation.judges.history import Change, Finding, Settings
+from tests.simulation.judges.view_rules import View
 
-__all__ = ["Change", "Court", "Finding", "Settings", "always", "at_rest", "court"]
+__all__ = ["Change", "Court", "Finding", "Settings", "View", "always", "at_rest", "court"]
 
 ALWAYS = (
     binding_rules.BoundOnce,
@@ -49,7 +51,12 @@ def always(history: Sequence[Change], settings: Settings) -> list[Finding]:
 
 
 def at_rest(
-    history: Sequence[Change], settings: Settings, *, at: float, calm_since: float
+    history: Sequence[Change],
+    settings: Settings,
+    *,
+    at: float,
+    calm_since: float,
+    views: Sequence[View] = (),
 ) -> list[Finding]:
     """Whatever isn't as it should be at the end of a run that has been calm since a moment.
 
@@ -66,4 +73,5 @@ def at_rest(
         *rest_rules.finalizers_are_gone(cluster, at),
         *rest_rules.somebody_leads(history, cluster, at, settings),
         *rest_rules.writes_cease(history, calm_since, settings),
+        *view_rules.views_are_true(cluster, views, at),
     ]

@@ -21,6 +21,7 @@ from vscheduler.controllers import operator
 from vscheduler.daemon import application, cycle_thread
 from vscheduler.daemon.leader_election import thread
 from vscheduler.daemon.liveness import signals, watchdog
+from vscheduler.mirror import state
 
 THREADED = (cycle_thread, operator, signals, thread, watchdog, running, asyncio.runners)
 CYCLE_SECONDS = (0.002, 0.3)
@@ -60,6 +61,7 @@ def install(kernel: core.Kernel, seed: str) -> threads.Machine:
     _patch_time(machine)
     _patch_chance()
     _patch_threads(machine)
+    _keep_mirrors(machine)
     return machine
 
 
@@ -99,6 +101,15 @@ def _patch_time(machine: threads.Machine) -> None:
 def _patch_chance() -> None:
     _replace(random, Random=Chance)
     _replace(os, urandom=Chance.source.randbytes)
+
+
+def _keep_mirrors(machine: threads.Machine) -> None:
+    class Kept(state.Mirror):
+        def __init__(self, *given: Any, **more: Any) -> None:
+            super().__init__(*given, **more)
+            machine.process.mirror = self
+
+    _replace(state, Mirror=Kept)
 
 
 def _patch_threads(machine: threads.Machine) -> None:

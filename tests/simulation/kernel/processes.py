@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.simulation.kernel import core, network
+from vscheduler.mirror import state
 
 BOOT_SECONDS = 1000.0
 """How long each machine has been up at the beginning."""
@@ -49,6 +50,8 @@ class Process(core.Owner):
         self._on_end = on_end
         self._main: core.Thread | None = None
         self._threads: list[core.Thread] = []
+        self.mirror: state.Mirror | None = None
+        """What the daemon in it knows of the cluster."""
         self.errors: list[BaseException] = []
         """What ended a thread unexpectedly."""
 

@@ -1,0 +1,50 @@
+"""What a seed decides about a whole run: which faults strike, how often, and how busy the world is.
+
+Few kinds of faults that strike often show what all kinds together hide: a restart, for one, heals
+whatever a silent watch has done, and a busy cluster whatever a lost timer has (swarm testing).
+"""
+
+import random
+from dataclasses import dataclass, field
+
+from tests.simulation import faults
+
+ALL_FAULTS = 0.25
+"""The part of the seeds for which any fault may strike."""
+FEW_FAULTS = 4
+OFTEN = (5.0, 15.0, 40.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Knobs:
+    """A run as usual, unless said otherwise."""
+
+    nodes: int = 10
+    jobs: int = 20
+    job_seconds: float = 300.0
+    """How long a pod of a Job runs, on average."""
+    pauses: float = 1.0
+    """Pauses of editors, tenants and accidents are so many times as long."""
+    workers: int = 64
+    """How many calls the daemon makes at once."""
+    faults: tuple[str, ...] = field(default=tuple(faults.KINDS))
+    often: float = 1.0
+    """How many times as often as usual faults strike."""
+
+
+def draw(seed: str) -> Knobs:
+    """The knobs of a seed."""
+    chance = random.Random(f"{seed}/knobs")
+    kinds, often = tuple(faults.KINDS), chance.choice((1.0, 2.0, 6.0))
+    if chance.random() > ALL_FAULTS:
+        kinds = tuple(chance.sample(kinds, chance.randint(1, FEW_FAULTS)))
+        often = chance.choice(OFTEN)
+    return Knobs(
+        nodes=chance.choice((3, 10, 10)),
+        jobs=chance.choice((3, 8, 20, 20)),
+        job_seconds=chance.choice((40.0, 120.0, 300.0)),
+        pauses=chance.choice((0.3, 1.0, 1.0, 10.0)),
+        workers=chance.choice((2, 64)),
+        faults=kinds,
+        often=often,
+    )
