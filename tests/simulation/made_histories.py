@@ -104,9 +104,15 @@ class History:
         """The rules that are broken."""
         return [each.rule for each in judges.always(self.changes, settings)]
 
-    def wrong(self, calm_since: float = 0.0) -> list[str]:
+    def wrong(self, calm_since: float = 0.0, *, view: judges.View | None = None) -> list[str]:
         """The rules that are broken at rest, now."""
-        found = judges.at_rest(self.changes, SETTINGS, at=self.now, calm_since=calm_since)
+        found = judges.at_rest(
+            self.changes,
+            SETTINGS,
+            at=self.now,
+            calm_since=calm_since,
+            views=[] if view is None else [view],
+        )
         return [each.rule for each in found]
 
     def _add(self, **fields: Any) -> None:

@@ -187,6 +187,16 @@ def test_dependents_go_with_their_owner() -> None:
     assert run.pods() == []
 
 
+def test_pods_stay_as_orphans() -> None:
+    """Where their owner is deleted without them; then the owner goes, too."""
+    run = Run()
+    run.create("jobs", objects.job("j", template(**{objects.SECONDS: "900"}), 2), 10)
+    run.client.delete(path("jobs", "default", "j"), propagationPolicy="Orphan")
+    run.kernel.run(60)
+    assert run.client.list(path("jobs", "default")) == []
+    assert [each["metadata"].get("ownerReferences") for each in run.pods()] == [None, None]
+
+
 def test_pods_leave_a_machine_that_is_down() -> None:
     """Once their tolerations end; their node is tainted until it is back."""
     run = Run()

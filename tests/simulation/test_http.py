@@ -4,6 +4,8 @@ import json
 import random
 from typing import Any
 
+import pytest
+
 from tests.simulation.api_server import http, server
 from tests.simulation.contract import sides
 
@@ -89,15 +91,32 @@ def test_a_watch_is_an_answer_in_chunks() -> None:
     assert line.written.endswith(b"\r\n0\r\n\r\n")
 
 
-def _create() -> server.Request:
+def _create(name: str = "a") -> server.Request:
     return server.Request(
         method="POST",
         path=PODS,
         query={},
         headers={},
-        body=json.dumps(POD).encode(),
+        body=json.dumps(POD | {"metadata": {"name": name}}).encode(),
         user="other",
     )
+
+
+def test_one_line_of_a_watch_is_garbled() -> None:
+    """Of the user who was chosen: the next one, and no other."""
+    line = Wire()
+    line.send("GET", f"{PODS}?watch=1")
+    line.written = b""
+    line.server.faults.garble("somebody else")
+    line.server.faults.garble("me")
+    for name in ("a", "b"):
+        line.server.ask(_create(name))
+    while line.clock.step(line.clock.now()):
+        pass
+    spoilt, whole = line.written.split(b"\r\n")[1:4:2]
+    with pytest.raises(json.JSONDecodeError):
+        json.loads(spoilt)
+    assert json.loads(whole)["object"]["metadata"]["name"] == "b"
 
 
 def test_nobody_is_served_without_a_known_token() -> None:

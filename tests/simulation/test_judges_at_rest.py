@@ -1,5 +1,10 @@
 """Each judge of a world at rest flags what isn't as it should be, and nothing else."""
 
+from typing import Any
+
+import pytest
+
+from tests.simulation import judges
 from tests.simulation.judges import rest_rules
 from tests.simulation.made_histories import LEASE_SECONDS, History, group, node, queue, started
 
@@ -51,6 +56,45 @@ def test_queues_tell_what_they_hold() -> None:
     assert history.wrong() == ["statuses are true"]
     history.put("queues", queue(pending=1, allocated={"cpu": "1", "memory": "0"}))
     assert history.wrong() == ["statuses are true"]
+
+
+RIGHT: dict[str, Any] = {
+    "process": "a",
+    "allocatable": {"n1": {"cpu": 1000, "memory": 0, "pods": 110}},
+    "used": {"n1": {"cpu": 1000, "memory": 0, "pods": 1}},
+    "weights": {"q": 1},
+    "minima": {"n/gang": 1},
+    "pods": {"n/gang": ["uid-p0", "uid-p1"]},
+    "assumed": 0,
+}
+
+
+@pytest.mark.parametrize(
+    ("changed", "seen"),
+    [
+        (RIGHT, True),
+        (RIGHT | {"pods": {"n/gang": ["uid-p1"]}}, True),
+        (RIGHT | {"minima": {}}, True),
+        (RIGHT | {"allocatable": {"n1": {"cpu": 2000, "memory": 0, "pods": 110}}}, False),
+        (RIGHT | {"used": {"n1": {"cpu": 1000, "memory": 0, "pods": 2}}}, False),
+        (RIGHT | {"used": {}, "allocatable": {}}, False),
+        (RIGHT | {"weights": {"q": 2}}, False),
+        (RIGHT | {"weights": {"q": 1, "gone": 1}}, False),
+        (RIGHT | {"minima": {"n/gang": 2}}, False),
+        (RIGHT | {"minima": {"n/gone": 1}}, False),
+        (RIGHT | {"pods": {"n/gang": ["uid-gone"]}}, False),
+        (RIGHT | {"assumed": 1}, False),
+    ],
+)
+def test_an_instance_sees_what_is_there(changed: dict[str, Any], seen: bool) -> None:
+    """Nodes, what is used there, Queues and PodGroups; pods may be left out, but not invented."""
+    history = started(1, 2, cpu="1")
+    history.put("queues", queue(running=1, allocated={"cpu": "1", "memory": "0"}))
+    history.bind("p0", "n1")
+    history.runs("p0")
+    history.put("podgroups", group(1, phase="Running", running=1))
+    rules = history.wrong(view=judges.View(**changed))
+    assert rules == ([] if seen else ["the cluster is seen as it is"])
 
 
 def test_news_of_others() -> None:

@@ -1,0 +1,20 @@
+"""What a seed decides about its run."""
+
+from tests.simulation import faults, knobs
+
+SEEDS = [knobs.draw(str(number)) for number in range(200)]
+
+
+def test_a_seed_always_turns_the_same_knobs() -> None:
+    """And another seed others."""
+    assert knobs.draw("17") == knobs.draw("17")
+    assert len({str(each) for each in SEEDS}) > 100
+
+
+def test_each_fault_strikes_in_many_runs_and_alone_in_some() -> None:
+    """Together with all others, and without them."""
+    for name in faults.KINDS:
+        sizes = [len(each.faults) for each in SEEDS if name in each.faults]
+        assert len(sizes) > len(SEEDS) / 4
+        assert min(sizes) <= 2
+        assert max(sizes) == len(faults.KINDS)
