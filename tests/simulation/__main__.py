@@ -20,6 +20,8 @@ from tests.simulation.kernel import core, patching
 LAST = 40
 """How many of the last log lines and writes a failure shows."""
 RULE = "broken: "
+TURNED = ("nodes", "jobs", "job_seconds", "often")
+"""Knobs that are turned by hand."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -55,6 +57,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--usual", action="store_true", help="don't let the seed turn knobs")
     parser.add_argument("--nodes", type=int, help="default: 10, or as the seed says")
     parser.add_argument("--jobs", type=int, help="default: 20, or as the seed says")
+    parser.add_argument("--job-seconds", type=float, help="how long a pod of a Job runs")
     parser.add_argument("--often", type=float, help="how often faults strike: 2 is twice")
     parser.add_argument("--quiet", action="store_true", help="without any fault")
     parser.add_argument("--without", action="append", default=[], help="a fault or an actor")
@@ -64,8 +67,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 def _knobs(options: argparse.Namespace) -> knobs.Knobs:
     drawn = knobs.Knobs() if options.usual else knobs.draw(options.seed)
-    names = ("nodes", "jobs", "often")
-    given = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
+    given = {name: value for name in TURNED if (value := getattr(options, name)) is not None}
     return replace(drawn, **given, faults=() if options.quiet else drawn.faults)
 
 
@@ -106,8 +108,8 @@ def _show_last(run: simulation.Simulation) -> None:
 def _words(options: argparse.Namespace) -> list[str]:
     words = [options.seed, f"--hours={options.hours:g}", f"--calm={options.calm:g}"]
     words += [
-        f"--{name}={value:g}"
-        for name in ("nodes", "jobs", "often")
+        f"--{name.replace('_', '-')}={value:g}"
+        for name in TURNED
         if (value := getattr(options, name)) is not None
     ]
     words += [f"--{name}" for name in ("usual", "quiet") if getattr(options, name)]

@@ -12,7 +12,8 @@ from tests.simulation import faults
 ALL_FAULTS = 0.25
 """The part of the seeds for which any fault may strike."""
 FEW_FAULTS = 4
-OFTEN = (5.0, 15.0, 40.0)
+PAUSES = (6.0, 20.0, 60.0)
+"""Mean seconds between two strikes of any of the faults, if few kinds strike."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +39,8 @@ def draw(seed: str) -> Knobs:
     kinds, often = tuple(faults.KINDS), chance.choice((1.0, 2.0, 6.0))
     if chance.random() > ALL_FAULTS:
         kinds = tuple(chance.sample(kinds, chance.randint(1, FEW_FAULTS)))
-        often = chance.choice(OFTEN)
+        each_second = sum(1 / faults.KINDS[name].every_seconds for name in kinds)
+        often = 1 / (chance.choice(PAUSES) * each_second)
     return Knobs(
         nodes=chance.choice((3, 10, 10)),
         jobs=chance.choice((3, 8, 20, 20)),
