@@ -52,3 +52,35 @@ def test_what_was_really_promised_is_kept(name: str) -> None:
     phases = {each.job: each.phase for each in result.groups}
     assert phases[jobs.JobId("default/new")] is jobs.Phase.PENDING
     assert phases[jobs.JobId("default/honest")] is jobs.Phase.INQUEUE
+
+
+@pytest.mark.parametrize("promise", ["cpu:6", "cpu:1000000", "x.io/none:1"])
+@pytest.mark.parametrize("tiers", CONFIGURATIONS.values(), ids=CONFIGURATIONS)
+def test_a_promise_that_cannot_be_kept_keeps_nobody_out_of_the_same_queue(
+    tiers: str, promise: str
+) -> None:
+    """More than the queue's capability, than all nodes, or of what no node has."""
+    tree = {"actions": "enqueue, allocate", "tiers": running.tiers(tiers)}
+    world = f"""
+        node  n1 cpu=10
+        queue team capability=cpu:5
+        job   team/forged phase=Inqueue minresources={promise}
+        job   team/good phase=Pending minresources=cpu:5
+    """
+    result = running.run_claimed(pictures.documents(world), tree)
+    phases = {each.job: each.phase for each in result.groups}
+    assert phases[jobs.JobId("default/good")] is jobs.Phase.INQUEUE
+    assert phases[jobs.JobId("default/forged")] is jobs.Phase.PENDING
+
+
+def test_a_promise_outlives_a_moment_without_nodes() -> None:
+    """And is kept when there are as many as before."""
+    tree = {"actions": "enqueue", "tiers": running.tiers(CONFIGURATIONS["built-in"])}
+    admitted = "queue q job q/a phase=Inqueue minresources=cpu:5"
+    for nodes, phase in (
+        ("node n1 cpu=10", jobs.Phase.INQUEUE),
+        ("node n1 cpu=10 unready", jobs.Phase.INQUEUE),
+        ("node n1 cpu=4", jobs.Phase.PENDING),
+    ):
+        result = running.run_claimed(pictures.documents(f"{nodes} {admitted}"), tree)
+        assert {each.phase for each in result.groups} == {phase}, nodes

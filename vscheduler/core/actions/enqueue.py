@@ -10,6 +10,8 @@ import functools
 from collections.abc import Mapping
 from typing import ClassVar, TypeAlias
 
+import numpy as np
+
 from vscheduler.core.api import contracts
 from vscheduler.core.fair_share import inqueue_resources
 from vscheduler.core.model import decisions, durations, jobs, queues
@@ -46,10 +48,13 @@ class Enqueue(contracts.Action[working.Session]):
     def prepare(self, session: working.Session) -> None:
         """Restore the phases decided in earlier cycles, which the API server may not show yet.
 
-        Groups that have been Inqueue for too long, or that may not use their queue, become Pending
-        before any plugin counts the resources promised to them.
+        Groups that have been Inqueue for too long, that may not use their queue, or that ask for
+        more than it can ever have, become Pending before any plugin counts the resources promised
+        to them.
         """
         timeout = self.seconds(TIMEOUT)
+        self._limits: dict[str, Mapping[str, float]] = {}
+        """By queue, the most that a group can be promised."""
         for state in session.unfinished_jobs():
             if state.phase not in jobs.YOUNG:
                 continue
@@ -62,7 +67,7 @@ class Enqueue(contracts.Action[working.Session]):
             elif state.phase is jobs.Phase.INQUEUE and uid in session.admissions.expired:
                 state.phase = jobs.Phase.PENDING
             if state.phase is jobs.Phase.INQUEUE:
-                self._enforce_timeout(session, state, timeout)
+                self._review(session, state, timeout)
 
     def execute(self, session: working.Session) -> None:
         """Give turns to queues, one group a turn. Groups with an expired admission come last.
@@ -193,10 +198,8 @@ class Enqueue(contracts.Action[working.Session]):
         session.admissions.admit(state.job.uid, session.snapshot.now)
         self._wake_at_timeout(session, state)
 
-    def _enforce_timeout(
-        self, session: working.Session, state: job_state.JobState, timeout: float
-    ) -> None:
-        """Revoke the admission of a group that didn't start in time.
+    def _review(self, session: working.Session, state: job_state.JobState, timeout: float) -> None:
+        """Revoke the admission of a group that didn't start in time, or can't have been admitted.
 
         A group with nominations keeps its admission. A group without minResources was promised
         nothing, and has nothing to give back.
@@ -208,11 +211,32 @@ class Enqueue(contracts.Action[working.Session]):
         nominated = session.snapshot.carried.nominations
         if nominated and any(task.uid in nominated for task in state.job.tasks):
             return
+        if self._is_excessive(session, state):
+            state.phase = jobs.Phase.PENDING
+            return
         if now < due:
             session.wake(due)
             return
         state.phase = jobs.Phase.PENDING
         session.admissions.expire(uid, now)
+
+    def _is_excessive(self, session: working.Session, state: job_state.JobState) -> bool:
+        """Whether minResources exceed all that the queue can ever have in this cluster.
+
+        Admission hasn't promised that much, whatever the group's status says, or nodes have left
+        since. While no node is ready, nothing counts as excessive.
+        """
+        if not session.layout.ready.any():
+            return False
+        queue = session.queues[state.job.queue]
+        if queue.name not in self._limits:
+            total = session.cluster.allocatable[session.layout.ready].sum(axis=0)
+            most = np.minimum(total, queue.ceiling(session.space)).tolist()
+            self._limits[queue.name] = dict(zip(session.space.names, most, strict=True))
+        limits = self._limits[queue.name]
+        return any(
+            amount > limits.get(name, 0) for name, amount in (state.job.min_resources or {}).items()
+        )
 
     def _wake_at_timeout(self, session: working.Session, state: job_state.JobState) -> None:
         """Ask for a cycle at the timeout of the group admitted now."""

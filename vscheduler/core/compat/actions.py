@@ -76,9 +76,7 @@ class VolcanoEnqueue(enqueue.Enqueue):
 
     feasibility_check: ClassVar[type[feasibility.Feasibility]] = NoFeasibility
 
-    def _enforce_timeout(
-        self, session: working.Session, state: job_state.JobState, timeout: float
-    ) -> None:
+    def _review(self, session: working.Session, state: job_state.JobState, timeout: float) -> None:
         """Do nothing: a group that is Inqueue stays Inqueue."""
 
     def _wake_at_timeout(self, session: working.Session, state: job_state.JobState) -> None:
