@@ -6,6 +6,7 @@ with the last events, and ends with status 1.
 
 import argparse
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -59,6 +60,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, help="default: 20, or as the seed says")
     parser.add_argument("--job-seconds", type=float, help="how long a pod of a Job runs")
     parser.add_argument("--often", type=float, help="how often faults strike: 2 is twice")
+    parser.add_argument("--fault", action="append", help="only this fault; may be given again")
     parser.add_argument("--quiet", action="store_true", help="without any fault")
     parser.add_argument("--without", action="append", default=[], help="a fault or an actor")
     parser.add_argument("--shrink", action="store_true", help="leave out what isn't needed")
@@ -68,7 +70,8 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
 def _knobs(options: argparse.Namespace) -> knobs.Knobs:
     drawn = knobs.Knobs() if options.usual else knobs.draw(options.seed)
     given = {name: value for name in TURNED if (value := getattr(options, name)) is not None}
-    return replace(drawn, **given, faults=() if options.quiet else drawn.faults)
+    strike = () if options.quiet else options.fault or drawn.faults
+    return replace(drawn, **given, faults=tuple(strike))
 
 
 def _show(
@@ -89,7 +92,7 @@ def _show(
         write(f"{RULE}crash: {crash}\n")
     for found in outcome.findings[:20]:
         write(f"{RULE}{found.rule}: {found.at - core.EPOCH:.3f} {found.message}\n")
-    write(f"again: python -m tests.simulation {' '.join(_words(options))}\n")
+    write(f"again: python -m tests.simulation {shlex.join(_words(options))}\n")
 
 
 def _show_last(run: simulation.Simulation) -> None:
@@ -113,6 +116,7 @@ def _words(options: argparse.Namespace) -> list[str]:
         if (value := getattr(options, name)) is not None
     ]
     words += [f"--{name}" for name in ("usual", "quiet") if getattr(options, name)]
+    words += [f"--fault={name}" for name in options.fault or ()]
     return words + [f"--without={name}" for name in options.without]
 
 
@@ -128,7 +132,7 @@ def _shrink(options: argparse.Namespace) -> int:
         if _rule(options) != wanted:
             options.without = before
         sys.stdout.write(f"{'kept' if options.without == before else 'left out'}: {name}\n")
-    sys.stdout.write(f"{wanted}: python -m tests.simulation {' '.join(_words(options))}\n")
+    sys.stdout.write(f"{wanted}: python -m tests.simulation {shlex.join(_words(options))}\n")
     return 1
 
 

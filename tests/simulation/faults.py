@@ -18,6 +18,12 @@ TERM = 15
 WRITES = (b"POST ", b"PUT ", b"PATCH ", b"DELETE ")
 BIND = b"/binding"
 LEASES = b"/leases"
+DENIED = (
+    *(("update", "leases"), ("create", "pods/binding"), ("create", "pods/eviction")),
+    *(("create", "podgroups"), ("patch", "podgroups"), ("delete", "podgroups")),
+    *(("patch", "pods"), ("patch", "queues"), ("patch", "queues/status"), ("create", "events")),
+)
+"""Verb and resource."""
 
 Heal = Callable[[], None]
 
@@ -217,6 +223,13 @@ def revoke(scene: Scene, chance: random.Random) -> Heal:
     return partial(scene.api.faults.accept, name)
 
 
+def deny(scene: Scene, chance: random.Random) -> Heal:
+    """A kind of write of an instance is forbidden for a while, as by an admission webhook."""
+    right = (_pick(scene, chance).name, *chance.choice(DENIED))
+    scene.api.faults.deny(*right)
+    return partial(scene.api.faults.permit, *right)
+
+
 def garble(scene: Scene, chance: random.Random) -> Heal:
     """A line of a watch can't be read."""
     scene.api.faults.garble(_pick(scene, chance).name)
@@ -252,6 +265,7 @@ KINDS = {
     "throttle": Kind(every_seconds=1200, lasts_seconds=(1, 60), strike=throttle),
     "lose answers": Kind(every_seconds=1200, lasts_seconds=(1, 60), strike=lose_answers),
     "revoke": Kind(every_seconds=1800, lasts_seconds=(1, 40), strike=revoke),
+    "deny": Kind(every_seconds=900, lasts_seconds=(1, 60), strike=deny),
     "garble": Kind(every_seconds=900, lasts_seconds=(0, 0), strike=garble),
     "set clock": Kind(every_seconds=1800, lasts_seconds=(1, 300), strike=set_clock),
 }

@@ -146,7 +146,13 @@ class Instance:
         self.starts += 1
         name = f"{self.name}-{self.starts}"
         process = processes.Process(
-            self._kernel, name, self._net, self.clock, seed=self._seed, on_end=self._ended
+            self._kernel,
+            name,
+            self._net,
+            self.clock,
+            host=self.name,
+            seed=self._seed,
+            on_end=self._ended,
         )
         self.process = process
         process.start(lambda: self._main(process))

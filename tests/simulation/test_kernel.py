@@ -43,7 +43,13 @@ class Machine:
     def start(self, name: str, main: Callable[[], object]) -> processes.Process:
         """Start a process whose main thread runs a coroutine."""
         process = processes.Process(
-            self.kernel, name, self.net, processes.Clock(self.kernel), seed="1", on_end=self._note
+            self.kernel,
+            name,
+            self.net,
+            processes.Clock(self.kernel),
+            host=f"host-of-{name}",
+            seed="1",
+            on_end=self._note,
         )
 
         def run() -> None:
@@ -148,11 +154,11 @@ class Client(asyncio.Protocol):
         self._machine.say(f"lost {type(error).__name__}")
 
 
-async def talk(machine: Machine) -> None:
+async def talk(machine: Machine, first: bytes = b"a") -> None:
     """Say two things a second apart, and wait."""
     loop = asyncio.get_running_loop()
     transport, _ = await loop.create_connection(lambda: Client(machine), "10.0.0.1", 80)
-    transport.write(b"a")
+    transport.write(first)
     await asyncio.sleep(1)
     transport.write(b"b")
     await asyncio.sleep(100)
@@ -170,12 +176,12 @@ def test_bytes_go_there_and_back(machine: Machine) -> None:
 def test_a_partition_holds_bytes_until_it_ends(machine: Machine, way: str) -> None:
     """As TCP does."""
     machine.start("one", lambda: talk(machine))
-    link = machine.net.link("one")
+    link = machine.net.link("host-of-one")
     machine.kernel.after(0.5, lambda: setattr(link, way, False))
 
     def heal() -> None:
         setattr(link, way, True)
-        machine.net.release("one")
+        machine.net.release("host-of-one")
 
     machine.kernel.after(30, heal)
     machine.kernel.run(60)
@@ -183,12 +189,31 @@ def test_a_partition_holds_bytes_until_it_ends(machine: Machine, way: str) -> No
     assert 30 <= machine.said[1][0] < 30.02
 
 
-def test_a_reset_ends_the_connection_at_both_ends(machine: Machine) -> None:
+@pytest.mark.parametrize("host", ["", "host-of-one"])
+def test_a_reset_ends_the_connection_at_both_ends(machine: Machine, host: str) -> None:
     """The client learns of it."""
     machine.start("one", lambda: talk(machine))
-    machine.kernel.after(0.5, machine.net.reset)
+    machine.kernel.after(0.5, lambda: machine.net.reset(host))
     machine.kernel.run(60)
     assert [words for _, words in machine.said] == ["a", "lost ConnectionResetError"]
+
+
+def test_a_reset_leaves_other_hosts_alone(machine: Machine) -> None:
+    """One host's connections are broken, and no others."""
+    machine.start("one", lambda: talk(machine))
+    machine.kernel.after(0.5, lambda: machine.net.reset("host-of-two"))
+    machine.kernel.run(60)
+    assert [words for _, words in machine.said] == ["a", "b"]
+
+
+def test_silence_is_for_ever(machine: Machine) -> None:
+    """Of watches only."""
+    machine.start("one", lambda: talk(machine, b"GET /pods?watch=true HTTP/1.1\r\n"))
+    machine.start("two", lambda: talk(machine, b"GET /pods HTTP/1.1\r\n"))
+    machine.kernel.after(0.5, lambda: machine.net.silence("host-of-one"))
+    machine.kernel.after(0.5, lambda: machine.net.silence("host-of-two"))
+    machine.kernel.run(600)
+    assert len(machine.said) == 1 + 2
 
 
 def test_no_server_refuses(machine: Machine) -> None:

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 import pytest
 
+from tests.simulation import faults
+
 SEEDS = ("1", "2")
 """Seeds that found a defect stay here."""
 SHORT = ("--hours=0.05", "--calm=420")
@@ -49,3 +51,12 @@ def test_a_quarter_of_an_hour_finds_nothing(number: int) -> None:
     """An hour in all, with other seeds on each day."""
     day = dt.datetime.now(dt.UTC).date().isoformat()
     passes([f"{day}/{number}", "--hours=0.25"])
+
+
+@pytest.mark.at_length
+def test_each_fault_changes_the_history() -> None:
+    """Alone, and often; a fault without effect would find nothing."""
+    few = ["few", "--hours=0.05", "--calm=0", "--nodes=3", "--jobs=3", "--usual"]
+    quiet = digest(simulate(*few, "--quiet"))
+    for name in faults.KINDS:
+        assert digest(simulate(*few, "--often=60", f"--fault={name}")) != quiet, name

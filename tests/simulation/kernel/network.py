@@ -54,7 +54,7 @@ class Network:
         self._connections: dict[int, Connection] = {}
 
     def link(self, name: str) -> Link:
-        """The link of a process, by name."""
+        """The link of a host."""
         return self._links.setdefault(name, Link())
 
     def latency(self, link: Link) -> float:
@@ -63,7 +63,7 @@ class Network:
 
     async def connect(self, loop: Any, process: "processes.Process") -> "Transport":
         """Open a connection. Raises ConnectionRefusedError while the server is down."""
-        link = self.link(process.name)
+        link = self.link(process.host)
         while True:
             await asyncio.sleep(self.latency(link))
             if link.up and link.down:
@@ -82,21 +82,21 @@ class Network:
         self._connections.pop(connection.number, None)
 
     def reset(self, name: str = "") -> None:
-        """Break the connections of a process, or all."""
+        """Break the connections of a host, or all."""
         for connection in list(self._connections.values()):
-            if name in ("", connection.process.name):
+            if name in ("", connection.process.host):
                 connection.reset()
 
     def release(self, name: str) -> None:
         """Deliver what waited for a partition to end."""
         for connection in list(self._connections.values()):
-            if connection.process.name == name:
+            if connection.process.host == name:
                 connection.release()
 
     def silence(self, name: str) -> None:
-        """From now on, nothing that the server sends on these watches of a process arrives."""
+        """From now on, nothing that the server sends on these watches of a host arrives."""
         for connection in self._connections.values():
-            if connection.process.name == name and connection.watches:
+            if connection.process.host == name and connection.watches:
                 connection.silent = True
 
     def abandon(self, process: "processes.Process") -> None:

@@ -38,11 +38,14 @@ class Process(core.Owner):
         net: network.Network,
         clock: Clock,
         *,
+        host: str,
         seed: str,
         on_end: Callable[["Process", int], None],
     ) -> None:
         self.kernel = kernel
         self.name = name
+        self.host = host
+        """The machine: its link to the network stays when one process follows another."""
         self.network = net
         self.clock = clock
         self.chance = random.Random(f"{seed}/{name}")
