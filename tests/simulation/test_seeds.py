@@ -59,4 +59,4 @@ def test_each_fault_changes_the_history() -> None:
     few = ["few", "--hours=0.05", "--calm=0", "--nodes=3", "--jobs=3", "--usual"]
     quiet = digest(simulate(*few, "--quiet"))
     for name in faults.KINDS:
-        assert digest(simulate(*few, "--often=60", f"--fault={name}")) != quiet, name
+        assert digest(simulate(*few, "--often=200", f"--fault={name}")) != quiet, name
