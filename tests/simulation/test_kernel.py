@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import socket
 from collections.abc import Callable
 
 import pytest
@@ -154,10 +155,13 @@ class Client(asyncio.Protocol):
         self._machine.say(f"lost {type(error).__name__}")
 
 
-async def talk(machine: Machine, first: bytes = b"a") -> None:
+async def talk(machine: Machine, first: bytes = b"a", *, give_up_seconds: int = 0) -> None:
     """Say two things a second apart, and wait."""
     loop = asyncio.get_running_loop()
     transport, _ = await loop.create_connection(lambda: Client(machine), "10.0.0.1", 80)
+    if give_up_seconds:
+        opened = transport.get_extra_info("socket")
+        opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, give_up_seconds * 1000)
     transport.write(first)
     await asyncio.sleep(1)
     transport.write(b"b")
@@ -196,6 +200,20 @@ def test_a_reset_ends_the_connection_at_both_ends(machine: Machine, host: str) -
     machine.kernel.after(0.5, lambda: machine.net.reset(host))
     machine.kernel.run(60)
     assert [words for _, words in machine.said] == ["a", "lost ConnectionResetError"]
+
+
+@pytest.mark.parametrize("way", ["up", "down"])
+def test_a_kernel_gives_up_where_it_was_told_to(machine: Machine, way: str) -> None:
+    """TCP_USER_TIMEOUT: what isn't acknowledged in time never arrives, or breaks the connection."""
+    machine.start("one", lambda: talk(machine, give_up_seconds=4))
+    link = machine.net.link("host-of-one")
+    machine.kernel.after(0.5, lambda: setattr(link, way, False))
+    machine.kernel.run(60)
+    setattr(link, way, True)
+    machine.net.release("host-of-one")
+    machine.kernel.run(60)
+    assert [words for _, words in machine.said] == ["a", "lost TimeoutError"]
+    assert 5 <= machine.said[1][0] < 5.02
 
 
 def test_a_reset_leaves_other_hosts_alone(machine: Machine) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -122,6 +123,8 @@ class Connection:
         """Whether the way to the client is lost, and nobody tells."""
         self._network = network
         self._link = link
+        self.give_up_seconds: float | None = None
+        """How long the client's kernel keeps sending what isn't acknowledged."""
         self._held: list[tuple[bool, Callable[[], None]]] = []
         self._due = {True: 0.0, False: 0.0}
 
@@ -162,14 +165,25 @@ class Connection:
         kernel = self._network.kernel
         due = max(self._due[up], kernel.moment + self._network.latency(self._link))
         self._due[up] = due
-        kernel.after(due - kernel.moment, lambda: self._arrive(up, deliver))
+        since = kernel.moment
+        kernel.after(due - since, lambda: self._arrive(up, deliver, since))
 
-    def _arrive(self, up: bool, deliver: Callable[[], None]) -> None:
+    def _arrive(self, up: bool, deliver: Callable[[], None], since: float) -> None:
         whole = self._link.up if up else self._link.down and not self.silent
         if whole and not any(way == up for way, _ in self._held):
             deliver()
         else:
             self._held.append((up, deliver))
+        if up and self.give_up_seconds is not None and not (self._link.up and self._link.down):
+            left = since + self.give_up_seconds - self._network.kernel.moment
+            self._network.kernel.after(max(0.0, left), self._give_up)
+
+    def _give_up(self) -> None:
+        """Break, if bytes or their acknowledgement still don't come through (TCP_USER_TIMEOUT)."""
+        if not self._link.down or any(up for up, _ in self._held):
+            self._held.clear()
+            self._lose_client()
+            self.client.lost(TimeoutError(110, "Connection timed out"))
 
     def _to_server(self, data: bytes) -> None:
         if self.server is not None:
@@ -183,7 +197,9 @@ class Connection:
 
 
 class Transport(asyncio.Transport):
-    """The client's end."""
+    """The client's end, and its socket."""
+
+    family = socket.AF_INET
 
     def __init__(self, connection: Connection, loop: Any) -> None:
         super().__init__()
@@ -266,8 +282,14 @@ class Transport(asyncio.Transport):
         """Nothing waits here."""
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """Addresses."""
-        return {"peername": ("10.0.0.1", 80), "sockname": ("10.0.0.2", 1)}.get(name, default)
+        """Addresses, and the socket."""
+        known = {"peername": ("10.0.0.1", 80), "sockname": ("10.0.0.2", 1), "socket": self}
+        return known.get(name, default)
+
+    def setsockopt(self, level: int, option: int, value: int) -> None:
+        """Set an option, as of a socket."""
+        if (level, option) == (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT):
+            self._connection.give_up_seconds = value / 1000
 
     def _in_loop(self, call: Callable[..., None], *arguments: Any) -> None:
         if not self._loop.is_closed() and not self._connection.process.ended:

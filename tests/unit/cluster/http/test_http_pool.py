@@ -1,10 +1,12 @@
 import asyncio
+import socket
 import ssl
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
 from vscheduler.cluster.http import http_pool
+from vscheduler.daemon.leader_election import election_settings
 
 HEAD = b"HTTP/1.1 201 Created\r\nDate: today\r\n"
 PLAIN = HEAD + b"Content-Length: 4\r\n\r\nbody"
@@ -302,3 +304,20 @@ async def test_closing_breaks_what_is_under_way(
     made.close()
     with pytest.raises(http_pool.ConnectionBrokenError):
         await request
+
+
+async def test_what_nobody_acknowledges_is_given_up_before_another_instance_may_lead() -> None:
+    """By the kernel, even while the process stands still."""
+    loop = asyncio.get_running_loop()
+    server = await asyncio.start_server(lambda _reader, writer: writer.close(), "127.0.0.1", 0)
+    async with server:
+        transport, _ = await loop.create_connection(
+            lambda: http_pool.PooledConnection(loop, lambda _: None),
+            *server.sockets[0].getsockname(),
+        )
+        option = transport.get_extra_info("socket").getsockopt(
+            socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT
+        )
+        transport.abort()
+    timing = election_settings.Timing()
+    assert 0 < option / 1000 < timing.duration_seconds - timing.fence_seconds
