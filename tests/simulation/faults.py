@@ -104,6 +104,22 @@ def _when_one_writes(
     return heal
 
 
+def sleep(scene: Scene, chance: random.Random) -> Heal:
+    """The machine is suspended: it stands still, and its monotonic clock as well."""
+    replica = _pick(scene, chance)
+    process, since = replica.process, scene.kernel.moment
+    if process is None:
+        return _nothing
+    process.stop()
+
+    def heal() -> None:
+        if not process.ended:
+            replica.clock.asleep_seconds += scene.kernel.moment - since
+            process.go_on()
+
+    return heal
+
+
 def kill_at_a_write(scene: Scene, chance: random.Random) -> Heal:
     """SIGKILL when a write has left, and others wait."""
     del chance
@@ -236,6 +252,11 @@ def garble(scene: Scene, chance: random.Random) -> Heal:
     return _nothing
 
 
+def rotate(scene: Scene, chance: random.Random) -> Heal:
+    """An instance has new credentials on its disk, and soon the old ones are refused."""
+    return partial(scene.api.faults.outdate, *_pick(scene, chance).renew_token())
+
+
 def set_clock(scene: Scene, chance: random.Random) -> Heal:
     """A wall clock jumps, and jumps back."""
     clock = _pick(scene, chance).clock
@@ -251,6 +272,7 @@ KINDS = {
     "kill": Kind(every_seconds=600, lasts_seconds=(0, 0), strike=kill),
     "terminate": Kind(every_seconds=1200, lasts_seconds=(0, 0), strike=terminate),
     "freeze": Kind(every_seconds=600, lasts_seconds=(0.5, 60), strike=freeze),
+    "sleep": Kind(every_seconds=1800, lasts_seconds=(0.5, 60), strike=sleep),
     "kill at a write": Kind(every_seconds=900, lasts_seconds=(30, 120), strike=kill_at_a_write),
     "freeze at a write": Kind(every_seconds=900, lasts_seconds=(30, 120), strike=freeze_at_a_write),
     "freeze at a renewal": Kind(
@@ -267,6 +289,7 @@ KINDS = {
     "revoke": Kind(every_seconds=1800, lasts_seconds=(1, 40), strike=revoke),
     "deny": Kind(every_seconds=900, lasts_seconds=(1, 60), strike=deny),
     "garble": Kind(every_seconds=900, lasts_seconds=(0, 0), strike=garble),
+    "rotate": Kind(every_seconds=1800, lasts_seconds=(0.1, 30), strike=rotate),
     "set clock": Kind(every_seconds=1800, lasts_seconds=(1, 300), strike=set_clock),
 }
 

@@ -114,7 +114,9 @@ class Instance:
         self._net = net
         self._seed = seed
         self._chance = random.Random(f"{seed}/{name}/restarts")
-        token = folder / f"{name}.token"
+        self._user = user
+        self._tokens = 0
+        self._token = token = folder / f"{name}.token"
         token.write_text(user)
         kubeconfig = folder / f"{name}.kubeconfig"
         kubeconfig.write_text(KUBECONFIG.format(token=token))
@@ -123,6 +125,12 @@ class Instance:
         )
         self._settings = settings.check(given)
         self._loaded = configuration.load("")
+
+    def renew_token(self) -> tuple[str, int]:
+        """Write a new token to the disk; return its user and its number."""
+        self._tokens += 1
+        self._token.write_text(f"{self._user}#{self._tokens}")
+        return self._user, self._tokens
 
     def view(self) -> view_rules.View | None:
         """What its process believes about the cluster; None if there is no process."""

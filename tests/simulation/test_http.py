@@ -128,6 +128,16 @@ def test_nobody_is_served_without_a_known_token() -> None:
     assert line.send("GET", "/version")[0] == 401
 
 
+def test_an_outdated_token_is_unknown() -> None:
+    """And a newer one is known."""
+    line = Wire()
+    assert line.send("GET", PODS)[0] == 200
+    line.server.faults.outdate("me", 2)
+    assert line.send("GET", PODS)[0] == 401
+    users = [line.server.faults.user_of(token) for token in ("me", "me#1", "me#2", "you")]
+    assert users == ["", "", "me", "you"]
+
+
 def test_a_broken_request_ends_the_connection() -> None:
     """400, and the end."""
     line = Wire()

@@ -97,6 +97,15 @@ def test_a_process_that_stands_still_goes_on_later(machine: Machine) -> None:
     assert [at for at, _ in machine.said] == [1.0, 10.0, 11.0]
 
 
+def test_a_suspended_machine_counts_its_sleep_by_one_clock_only(machine: Machine) -> None:
+    """CLOCK_BOOTTIME goes on; the monotonic clock doesn't."""
+    clock = processes.Clock(machine.kernel)
+    machine.kernel.run(10)
+    assert clock.boot() == clock.monotonic()
+    clock.asleep_seconds += 4
+    assert clock.boot() - clock.monotonic() == 4
+
+
 def test_a_process_that_ends_says_nothing_more(machine: Machine) -> None:
     """Not even in its finally blocks."""
 

@@ -23,6 +23,7 @@ class Faults:
         self._down_until = 0.0
         self._revoked: set[str] = set()
         self._garbled: set[str] = set()
+        self._oldest: dict[str, int] = {}
         self._denied: set[tuple[str, str, str]] = set()
 
     def throttle(self, share: float, *, retry_after: int = 1, users: Collection[str] = ()) -> None:
@@ -45,6 +46,15 @@ class Faults:
     def accept(self, user: str) -> None:
         """Know this user again."""
         self._revoked.discard(user)
+
+    def outdate(self, user: str, number: int) -> None:
+        """From now on, this user's tokens with smaller numbers are unknown."""
+        self._oldest[user] = number
+
+    def user_of(self, token: str) -> str:
+        """Who has a token, which is `USER` or `USER#NUMBER`; empty for one that is outdated."""
+        user, _, number = token.partition("#")
+        return user if int(number or 0) >= self._oldest.get(user, 0) else ""
 
     def garble(self, user: str) -> None:
         """Spoil the next line of a watch of this user."""

@@ -117,7 +117,8 @@ class HttpConnection:
     def _request(self) -> wire.Request:
         path, _, query = self._url.partition(b"?")
         scheme, _, token = self._headers.get("authorization", "").partition(" ")
-        self._user = token.strip() if scheme.lower() == "bearer" else ""
+        known = scheme.lower() == "bearer"
+        self._user = self._api.faults.user_of(token.strip()) if known else ""
         return wire.Request(
             method=self._parser.get_method().decode(),
             path=unquote(path.decode("latin-1")),

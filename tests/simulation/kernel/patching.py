@@ -74,6 +74,11 @@ def _patch_time(machine: threads.Machine) -> None:
     def monotonic() -> float:
         return machine.process.clock.monotonic() if kernel.current else kernel.moment
 
+    def gettime(clock: int) -> float:
+        if clock == time.CLOCK_BOOTTIME and kernel.current:
+            return machine.process.clock.boot()
+        return monotonic()
+
     def thread_time() -> float:
         if kernel.current is None:
             return 0.0
@@ -89,7 +94,7 @@ def _patch_time(machine: threads.Machine) -> None:
         "time_ns": lambda: int(wall() * 1e9),
         "monotonic": monotonic,
         "perf_counter": monotonic,
-        "clock_gettime": lambda _: monotonic(),
+        "clock_gettime": gettime,
         "thread_time": thread_time,
         "sleep": kernel.sleep,
     }

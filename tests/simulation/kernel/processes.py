@@ -18,9 +18,15 @@ class Clock:
         self._kernel = kernel
         self.skew_seconds = skew_seconds
         """How far the wall clock is ahead."""
+        self.asleep_seconds = 0.0
+        """For how long the machine has been suspended."""
 
     def monotonic(self) -> float:
-        """Seconds since the machine was started."""
+        """Seconds since the machine was started, without those in which it was suspended."""
+        return self.boot() - self.asleep_seconds
+
+    def boot(self) -> float:
+        """Seconds since the machine was started (CLOCK_BOOTTIME)."""
         return BOOT_SECONDS + self._kernel.moment
 
     def wall(self) -> float:
