@@ -228,6 +228,26 @@ def test_a_group_for_which_pods_are_evicted_keeps_its_place() -> None:
         assert phases(running.run_claimed(documents, tree, carried))["a"] == phase
 
 
+def test_who_asks_for_more_than_there_is_loses_its_place_in_time_too() -> None:
+    """Plugin overcommit promises 12 of 10 cpu, so that 11 is let in again in each cycle."""
+    picture = """
+        node  n1 cpu=10
+        queue q
+        job   q/stuck phase=Pending minresources=cpu:11 age=9
+        job   q/next  phase=Pending minresources=cpu:11
+    """
+    tiers = running.tiers("priority gang | overcommit drf predicates")
+    results = cycles(picture, 4, tiers=tiers, **timeout("2s"))
+    assert [young(result) for result in results] == [
+        {"stuck": "Inqueue", "next": "Pending"},
+        {"stuck": "Inqueue", "next": "Pending"},
+        {"stuck": "Pending", "next": "Inqueue"},
+        {"stuck": "Pending", "next": "Inqueue"},
+    ]
+    due = pictures.NOW.timestamp() + 2
+    assert [result.wake_at for result in results] == [due, due, due + 2, due + 2]
+
+
 def test_only_a_promise_can_be_given_back() -> None:
     """A group without minResources has none, and no time-out wakes the daemon for it."""
     picture = "node n1 cpu=9 queue q job q/r min=9 n1*9 job q/a phase=Pending cpu=9 -"

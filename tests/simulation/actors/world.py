@@ -38,7 +38,7 @@ STYLES: Sequence[tuple[str, type[launchers.Launcher], float]] = (
 
 EDITORS: Sequence[tuple[str, type[editors.Editor], float]] = (
     ("queue-editor", editors.QueueEditor, 120.0),
-    ("queue-replacer", editors.QueueReplacer, 1200.0),
+    ("queue-replacer", editors.QueueReplacer, 300.0),
     ("pod-deleter", editors.PodDeleter, 45.0),
     ("minimum-editor", editors.MinimumEditor, 60.0),
     ("budget-keeper", editors.BudgetKeeper, 120.0),

@@ -195,8 +195,11 @@ class Enqueue(contracts.Action[working.Session]):
     def _admit(self, session: working.Session, state: job_state.JobState) -> None:
         session.dispatch.every("job_enqueued", state)
         state.phase = jobs.Phase.INQUEUE
-        session.admissions.admit(state.job.uid, session.snapshot.now)
-        self._wake_at_timeout(session, state)
+        uid, now = state.job.uid, session.snapshot.now
+        again = state.job.state.phase is jobs.Phase.INQUEUE
+        if not again or uid in session.admissions.expired:
+            session.admissions.admit(uid, now)
+        self._wake_at_timeout(session, state, session.admissions.since(uid, now))
 
     def _review(self, session: working.Session, state: job_state.JobState, timeout: float) -> None:
         """Revoke the admission of a group that didn't start in time, or can't have been admitted.
@@ -211,14 +214,12 @@ class Enqueue(contracts.Action[working.Session]):
         nominated = session.snapshot.carried.nominations
         if nominated and any(task.uid in nominated for task in state.job.tasks):
             return
-        if self._is_excessive(session, state):
-            state.phase = jobs.Phase.PENDING
-            return
-        if now < due:
+        if now >= due:
+            session.admissions.expire(uid, now)
+        elif not self._is_excessive(session, state):
             session.wake(due)
             return
         state.phase = jobs.Phase.PENDING
-        session.admissions.expire(uid, now)
 
     def _is_excessive(self, session: working.Session, state: job_state.JobState) -> bool:
         """Whether minResources exceed all that the queue can ever have in this cluster.
@@ -238,10 +239,12 @@ class Enqueue(contracts.Action[working.Session]):
             amount > limits.get(name, 0) for name, amount in (state.job.min_resources or {}).items()
         )
 
-    def _wake_at_timeout(self, session: working.Session, state: job_state.JobState) -> None:
-        """Ask for a cycle at the timeout of the group admitted now."""
+    def _wake_at_timeout(
+        self, session: working.Session, state: job_state.JobState, since: float
+    ) -> None:
+        """Ask for a cycle at the timeout of the group, admitted at this time."""
         if state.job.min_resources is not None:
-            session.wake(session.snapshot.now + self.seconds(TIMEOUT))
+            session.wake(since + self.seconds(TIMEOUT))
 
     def _refusal(
         self, session: working.Session, queue: queues.Queue, state: job_state.JobState

@@ -79,7 +79,9 @@ class VolcanoEnqueue(enqueue.Enqueue):
     def _review(self, session: working.Session, state: job_state.JobState, timeout: float) -> None:
         """Do nothing: a group that is Inqueue stays Inqueue."""
 
-    def _wake_at_timeout(self, session: working.Session, state: job_state.JobState) -> None:
+    def _wake_at_timeout(
+        self, session: working.Session, state: job_state.JobState, since: float
+    ) -> None:
         """Do nothing: no timeout exists."""
 
     def _refusal(
