@@ -21,6 +21,7 @@ ORPHANS = 0.1
 """The part of Jobs that are deleted with `--cascade=orphan`."""
 EDITS = 0.03
 """How many changes an existing workload gets, each time its user looks."""
+SERVICE_EDITS = 0.3
 
 GPU_TOLERATION = {"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}
 
@@ -250,14 +251,15 @@ class Services(Launcher):
         """Scale one of them, or change its template, too."""
         super().act()
         names = list(self._alive)
-        if self.chance.random() > EDITS * len(names):
+        if self.chance.random() > SERVICE_EDITS * len(names):
             return
         name = self.chance.choice(names)
         where = path(self.kind, self._alive[name], name)
         drawn = self.chance.random()
         if drawn < 0.3:
             self._scale(where, 0)
-            self.later(self.chance.uniform(1, 90), lambda: self._scale(where, 1))
+            pause = self.chance.choice((self.chance.uniform(1, 25), self.chance.uniform(1, 90)))
+            self.later(pause, lambda: self._scale(where, 1))
         elif drawn < 0.5:
             self._scale(where, self.chance.randint(1, 5))
         elif drawn < 0.6:
