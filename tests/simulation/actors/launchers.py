@@ -22,6 +22,8 @@ ORPHANS = 0.1
 EDITS = 0.03
 """How many changes an existing workload gets, each time its user looks."""
 SERVICE_EDITS = 0.3
+SCALED_DOWN_SECONDS = ((1, 30), (30, 50), (50, 90))
+"""How long a service has no pods; after 30 s the daemon deletes its PodGroup."""
 
 GPU_TOLERATION = {"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}
 
@@ -258,7 +260,7 @@ class Services(Launcher):
         drawn = self.chance.random()
         if drawn < 0.3:
             self._scale(where, 0)
-            pause = self.chance.choice((self.chance.uniform(1, 25), self.chance.uniform(1, 90)))
+            pause = self.chance.uniform(*self.chance.choice(SCALED_DOWN_SECONDS))
             self.later(pause, lambda: self._scale(where, 1))
         elif drawn < 0.5:
             self._scale(where, self.chance.randint(1, 5))

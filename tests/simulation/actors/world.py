@@ -26,11 +26,11 @@ CPU = ("4", "8", "8", "16")
 MEMORY_PER_CPU = 4
 PRIORITY_VALUES = {"low": 10, "middle": 100, "high": 1000}
 STYLES: Sequence[tuple[str, type[launchers.Launcher], float]] = (
-    ("gangs", launchers.Gangs, 0.5),
+    ("gangs", launchers.Gangs, 0.42),
     ("elastic-jobs", launchers.ElasticJobs, 0.15),
     ("plain-jobs", launchers.PlainJobs, 0.12),
     ("single-pods", launchers.SinglePods, 0.1),
-    ("services", launchers.Services, 0.06),
+    ("services", launchers.Services, 0.14),
     ("sets", launchers.Sets, 0.04),
     ("outsiders", launchers.Outsiders, 0.03),
 )
