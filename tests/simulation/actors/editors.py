@@ -1,16 +1,19 @@
 """Users who change what exists: Queues, PodGroups, pods, budgets and Leases."""
 
+import functools
 import random
 from collections.abc import Sequence
 
 from tests.simulation.actors import objects
-from tests.simulation.actors.base import Clock, Habit, Object
+from tests.simulation.actors.base import Actor, Clock, Habit, Object
 from tests.simulation.actors.informers import path, path_of
 from tests.simulation.actors.launchers import Tenancy
 from tests.simulation.api_server.client import Client
 from tests.simulation.judges import objects as reading
 
 LEASE_NAMESPACE = "volcano-system"
+RETURNS = 2.0
+"""Services a second that return after the daemon has decided to delete their PodGroup."""
 MERCY_SECONDS = 600.0
 """How long a Queue that nobody can use stays like that at most."""
 
@@ -103,6 +106,34 @@ class PodDeleter(Editor):
         if pod is not None:
             options = {"gracePeriodSeconds": 0} if self.chance.random() < 0.1 else {}
             self.attempt(lambda: self.client.delete(path_of("pods", pod), **options))
+
+
+class Returner(Actor):
+    """Scales a service up again just when the daemon is about to delete its PodGroup."""
+
+    restless = True
+
+    def __init__(
+        self, client: Client, clock: Clock, chance: random.Random, *, around: Tenancy
+    ) -> None:
+        super().__init__(client, clock, chance)
+        self._store = around.store
+        around.store.on("podgroups", self._changed)
+
+    def _changed(self, before: Object | None, after: Object | None) -> None:
+        if after is None or not self.active or objects.LEAVING not in reading.annotations(after):
+            return
+        if before is not None and objects.LEAVING in reading.annotations(before):
+            return
+        namespace = after["metadata"]["namespace"]
+        for each in after["metadata"].get("ownerReferences") or ():
+            replica_set = self._store.get("replicasets", (namespace, each["name"]))
+            for owner in (replica_set or {"metadata": {}})["metadata"].get("ownerReferences") or ():
+                where = path("deployments", namespace, owner["name"])
+                self.later(self.chance.expovariate(RETURNS), functools.partial(self._scale, where))
+
+    def _scale(self, where: str) -> None:
+        self.attempt(lambda: self.client.patch(where, {"spec": {"replicas": 1}}))
 
 
 class MinimumEditor(Editor):

@@ -52,6 +52,7 @@ NODE_HABITS: Sequence[tuple[str, type[nodes.NodeHabit], float]] = (
 RESTLESS = (
     *(name for name, *_ in (*STYLES, *EDITORS, *tenants.HABITS, *NODE_HABITS)),
     "lease-meddler",
+    "returner",
 )
 """Names of the units that stop when the world is to calm down."""
 
@@ -135,6 +136,7 @@ def populate(server: ApiServer, clock: Clock, chance: random.Random, scale: Scal
         world.add(name, style, every=scale.launch_seconds, around=around, most=most)
     for name, editor, every in EDITORS:
         world.add(name, editor, every=every * scale.quiet, around=around)
+    world.add("returner", editors.Returner, around=around)
     every = LEASE_SECONDS * scale.quiet
     leases = [*scale.schedulers, CONTROLLERS_LEASE]
     world.add("lease-meddler", editors.LeaseMeddler, every=every, around=around, leases=leases)
