@@ -53,8 +53,8 @@ class Enqueue(contracts.Action[working.Session]):
         to them.
         """
         timeout = self.seconds(TIMEOUT)
-        self._limits: dict[str, Mapping[str, float]] = {}
-        """By queue, the most that a group can be promised."""
+        self._limits: dict[str, Mapping[str, float] | None] = {}
+        """By queue, the most that a group can be promised; None if that isn't known."""
         for state in session.unfinished_jobs():
             if state.phase not in jobs.YOUNG:
                 continue
@@ -227,16 +227,13 @@ class Enqueue(contracts.Action[working.Session]):
         Admission hasn't promised that much, whatever the group's status says, or nodes have left
         since. While no node is ready, nothing counts as excessive.
         """
-        if not session.layout.ready.any():
-            return False
-        queue = session.queues[state.job.queue]
-        if queue.name not in self._limits:
-            total = session.cluster.allocatable[session.layout.ready].sum(axis=0)
-            most = np.minimum(total, queue.ceiling(session.space)).tolist()
-            self._limits[queue.name] = dict(zip(session.space.names, most, strict=True))
-        limits = self._limits[queue.name]
-        return any(
-            amount > limits.get(name, 0) for name, amount in (state.job.min_resources or {}).items()
+        name = state.job.queue
+        if name not in self._limits:
+            self._limits[name] = _most_to_promise(session, session.queues[name])
+        limits = self._limits[name]
+        return limits is not None and any(
+            amount > limits.get(resource, 0)
+            for resource, amount in (state.job.min_resources or {}).items()
         )
 
     def _wake_at_timeout(
@@ -299,6 +296,16 @@ def reason_of(state: job_state.JobState, refusal: decisions.AdmissionFailure) ->
         problem=refusal.problem,
         shortages=refusal.shortages,
     )
+
+
+def _most_to_promise(session: working.Session, queue: queues.Queue) -> Mapping[str, float] | None:
+    """Return the capacity of all ready nodes within the queue's capability; None without nodes."""
+    ready = session.layout.ready
+    if not ready.any():
+        return None
+    total = session.cluster.allocatable[ready].sum(axis=0)
+    most = np.minimum(total, queue.ceiling(session.space)).tolist()
+    return dict(zip(session.space.names, most, strict=True))
 
 
 def _is_cluster_full(refusal: decisions.AdmissionFailure) -> bool:
