@@ -56,8 +56,11 @@ def test_a_quarter_of_an_hour_finds_nothing(number: int) -> None:
 
 @pytest.mark.at_length
 def test_each_fault_changes_the_history() -> None:
-    """Alone, and often; a fault without effect would find nothing."""
+    """Alone, and often; a fault without effect would find nothing.
+
+    Only new tokens change no write, because the daemon reads them before the old ones are refused.
+    """
     few = ["few", "--hours=0.05", "--calm=0", "--nodes=3", "--jobs=3", "--usual"]
     quiet = digest(simulate(*few, "--quiet"))
-    for name in faults.KINDS:
+    for name in sorted(faults.KINDS.keys() - {"rotate"}):
         assert digest(simulate(*few, "--often=200", f"--fault={name}")) != quiet, name
