@@ -31,7 +31,8 @@ STRANGERS = {
     "--all", "--all-namespaces", "--for", "--replicas", "--timeout", "--type",  # kubectl
     "--directory", "--keep", "--nodes", "--with-scheduler",  # python -m vscheduler.sandbox
     "--at-length", "--lease-timing",  # pytest, of this repository
-    "--calm", "--hours", "--jobs", "--often", "--shrink", "--usual",  # python -m tests.simulation
+    "--calm", "--fault", "--hours", "--job-seconds", "--jobs", "--often", "--shrink",
+    "--usual",  # python -m tests.simulation
     "--crds", "--kubelets", "--peer", "--peer-name", "--peer-without-groups", "--rest",
     "--restart", "--runs",  # make bench
     "--seed", "--worlds",  # make test-oracle

@@ -82,6 +82,22 @@ def freeze(scene: Scene, chance: random.Random) -> Heal:
     return process.go_on
 
 
+def sleep(scene: Scene, chance: random.Random) -> Heal:
+    """The machine is suspended: it stands still, and its monotonic clock as well."""
+    replica = _pick(scene, chance)
+    process, since = replica.process, scene.kernel.moment
+    if process is None:
+        return _nothing
+    process.stop()
+
+    def heal() -> None:
+        if not process.ended:
+            replica.clock.asleep_seconds += scene.kernel.moment - since
+            process.go_on()
+
+    return heal
+
+
 def _when_one_writes(
     scene: Scene, do: Callable[["processes.Process"], None], part: bytes = b""
 ) -> Heal:
@@ -101,22 +117,6 @@ def _when_one_writes(
             scene.net.on_send = None
 
     scene.net.on_send = see
-    return heal
-
-
-def sleep(scene: Scene, chance: random.Random) -> Heal:
-    """The machine is suspended: it stands still, and its monotonic clock as well."""
-    replica = _pick(scene, chance)
-    process, since = replica.process, scene.kernel.moment
-    if process is None:
-        return _nothing
-    process.stop()
-
-    def heal() -> None:
-        if not process.ended:
-            replica.clock.asleep_seconds += scene.kernel.moment - since
-            process.go_on()
-
     return heal
 
 

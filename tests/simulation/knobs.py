@@ -8,12 +8,16 @@ import random
 from dataclasses import dataclass, field
 
 from tests.simulation import faults
+from vscheduler.daemon import application
 
 ALL_FAULTS = 0.25
 """The part of the seeds for which any fault may strike."""
 FEW_FAULTS = 4
 PAUSES = (6.0, 20.0, 60.0)
 """Mean seconds between two strikes of any of the faults, if few kinds strike."""
+
+WORKERS_FEW = 2
+"""So few calls at once that others wait whenever a fault strikes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +30,7 @@ class Knobs:
     """How long a pod of a Job runs, on average."""
     pauses: float = 1.0
     """Pauses of editors, tenants and accidents are so many times as long."""
-    workers: int = 64
+    workers: int = application.WORKERS
     """How many calls the daemon makes at once."""
     faults: tuple[str, ...] = field(default=tuple(faults.KINDS))
     often: float = 1.0
@@ -46,7 +50,7 @@ def draw(seed: str) -> Knobs:
         jobs=chance.choice((3, 8, 20, 20)),
         job_seconds=chance.choice((40.0, 120.0, 300.0)),
         pauses=chance.choice((0.3, 1.0, 1.0, 10.0)),
-        workers=chance.choice((2, 64)),
+        workers=chance.choice((WORKERS_FEW, application.WORKERS)),
         faults=kinds,
         often=often,
     )

@@ -52,10 +52,9 @@ class OneWriter(Judge):
         wanted = self._leases_for(change, cluster)
         problems = [self._problem(name, change) for name in wanted]
         if all(problems):
-            what = f"{change.verb} {change.resource}/{change.subresource}".rstrip("/")
-            key = objects.label((change.namespace, change.name))
             yield self.finding(
-                change.at, f"{change.origin}: {what} {key}: {'; '.join(map(str, problems))}"
+                change.at,
+                f"{change.origin}: {objects.request(change)}: {'; '.join(map(str, problems))}",
             )
 
     def _lease(self, change: Change) -> None:

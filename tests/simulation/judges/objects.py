@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from tests.simulation.judges.history import Object
+from tests.simulation.judges.history import Change, Object
 
 GROUPS = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
 SCHEDULER = "scheduling.volcano.sh/scheduler-name"
@@ -20,6 +20,12 @@ def key_of(found: Object) -> tuple[str, str]:
 def label(key: tuple[str, str]) -> str:
     """`namespace/name`, or the name alone."""
     return "/".join(filter(None, key))
+
+
+def request(change: Change) -> str:
+    """What was asked, and of which object: `patch queues/status q1`."""
+    what = f"{change.verb} {change.resource}/{change.subresource}".rstrip("/")
+    return f"{what} {label((change.namespace, change.name))}"
 
 
 def annotations(found: Object) -> Mapping[str, str]:

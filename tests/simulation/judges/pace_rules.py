@@ -52,12 +52,10 @@ class Pauses(Judge):
         known = self._refused[write]
         known.append(change.at)
         if len(known) == REFUSALS_MAX and change.at - known[0] < WITHIN_SECONDS:
-            what = f"{change.verb} {change.resource}/{change.subresource}".rstrip("/")
-            key = objects.label((change.namespace, change.name))
             seconds = change.at - known[0]
             known.clear()
             yield self.finding(
                 change.at,
-                f"{change.origin}: {what} {key} was refused {REFUSALS_MAX} times in "
-                f"{seconds:.1f} s, the last time with {change.code}",
+                f"{change.origin}: {objects.request(change)} was refused {REFUSALS_MAX} times "
+                f"in {seconds:.1f} s, the last time with {change.code}",
             )

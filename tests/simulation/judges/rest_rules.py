@@ -88,6 +88,4 @@ def _means_nothing(change: Change) -> bool:
 
 
 def _told(change: Change) -> str:
-    what = f"{change.verb} {change.resource}/{change.subresource}".rstrip("/")
-    key = objects.label((change.namespace, change.name))
-    return f"{change.origin} {what} {key} ({change.code})"
+    return f"{change.origin} {objects.request(change)} ({change.code})"

@@ -42,7 +42,7 @@ def _nodes(cluster: Cluster, view: View) -> Iterator[str]:
     nodes = {each["metadata"]["name"]: each for each in cluster.all("nodes")}
     if nodes.keys() != view.used.keys():
         yield f"sees nodes {sorted(view.used)}, and there are {sorted(nodes)}"
-    for name in nodes.keys() & view.used.keys():
+    for name in sorted(nodes.keys() & view.used.keys()):
         allocatable = amounts.amounts(nodes[name]["status"].get("allocatable"))
         for what, right, seen in (
             ("allocatable", allocatable, view.allocatable[name]),

@@ -196,7 +196,7 @@ class Enqueue(contracts.Action[working.Session]):
         session.dispatch.every("job_enqueued", state)
         state.phase = jobs.Phase.INQUEUE
         uid, now = state.job.uid, session.snapshot.now
-        again = state.job.state.phase is jobs.Phase.INQUEUE
+        again = state.job.state.phase is jobs.Phase.INQUEUE  # excessive, and admitted all the same
         if not again or uid in session.admissions.expired:
             session.admissions.admit(uid, now)
         self._wake_at_timeout(session, state, session.admissions.since(uid, now))
