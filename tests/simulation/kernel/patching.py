@@ -9,9 +9,12 @@ import random
 import socket
 import time
 import types
+from collections.abc import Awaitable, Collection, Coroutine, Iterator
 from typing import Any
 
 import aiohappyeyeballs
+from kopf._cogs.clients import scanning
+from kopf._cogs.structs import references
 from kopf._core.reactor import running
 
 from tests.simulation.kernel import core, loops, threads
@@ -61,6 +64,7 @@ def install(kernel: core.Kernel, seed: str) -> threads.Machine:
     _patch_time(machine)
     _patch_chance()
     _patch_threads(machine)
+    _patch_sets()
     _keep_mirrors(machine)
     return machine
 
@@ -150,6 +154,25 @@ def _keyword_default(kind: type, name: str, value: object) -> None:
 
 async def _no_socket(**_: object) -> None:
     """In place of aiohttp's sockets: the event loop connects without any."""
+
+
+def _patch_sets() -> None:
+    """Kopf's sets of selectors and coroutines have an order that depends on addresses."""
+    _replace(references.Selector, __hash__=_hash_of_text)  # hash(None) is an address in Python 3.11
+    _replace(scanning, asyncio=types.SimpleNamespace(as_completed=_as_completed))
+
+
+def _hash_of_text(selector: references.Selector) -> int:
+    return hash(repr(selector))
+
+
+def _as_completed(calls: Collection[Coroutine[Any, Any, Any]]) -> Iterator[Awaitable[Any]]:
+    """Begin in the order of names and URLs."""
+
+    def place(call: Any) -> tuple[str, str]:
+        return call.__qualname__, call.cr_frame.f_locals.get("url", "")
+
+    return asyncio.as_completed([asyncio.ensure_future(each) for each in sorted(calls, key=place)])
 
 
 def _nothing(*_: object) -> None:
