@@ -63,6 +63,8 @@ class Process(core.Owner):
         """What the daemon in it knows of the cluster."""
         self.errors: list[BaseException] = []
         """What ended a thread unexpectedly."""
+        self.went_on_at = 0.0
+        """When it last went on after it had stood still."""
 
     def start(self, main: Callable[[], None]) -> None:
         """Start the main thread."""
@@ -104,6 +106,7 @@ class Process(core.Owner):
     def go_on(self) -> None:
         """As SIGCONT."""
         self.frozen = False
+        self.went_on_at = self.kernel.moment
         for thread in self._threads:
             self.kernel.thaw(thread)
 
