@@ -37,6 +37,11 @@ CYCLES_MAX = 10_000
 )
 @click.option("--evicted-return", is_flag=True, help="Owners recreate evicted pods; with --cycles.")
 @click.option(
+    "--unlimited-search",
+    is_flag=True,
+    help="Search for nodes for whole gangs until they are found or proved not to exist.",
+)
+@click.option(
     "--now",
     metavar="TIME",
     callback=lambda _context, _option, text: _instant(text),
@@ -54,6 +59,7 @@ def command(  # noqa: PLR0913 - one parameter per flag
     default_queue: str,
     cycles: int,
     evicted_return: bool,
+    unlimited_search: bool,
     now: float | None,
     strict: bool,
     output: str,
@@ -90,6 +96,7 @@ def command(  # noqa: PLR0913 - one parameter per flag
         cycles=cycles,
         now=now,
         evicted_return=evicted_return,
+        unlimited_search=unlimited_search,
         most=bounds.of(most),
     )
     outcome = run.simulate(documents, loaded.policy, options)

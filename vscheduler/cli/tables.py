@@ -8,7 +8,7 @@ from rich import table
 
 from vscheduler.cli import output
 from vscheduler.core.model import decisions, resources
-from vscheduler.mirror import queue_status, refusal_wording, wording
+from vscheduler.mirror import phrases, queue_status, refusal_wording, wording
 from vscheduler.simulator import run
 
 COLUMN_GAP = 3
@@ -66,7 +66,7 @@ def amounts(named: Mapping[str, float]) -> str:
     """Return `24 cpu, 96Gi memory`, without pods."""
     space = resources.ResourceSpace.of(named)
     return ", ".join(
-        f"{wording.amount(name, named[name])} {name}"
+        f"{phrases.amount(name, named[name])} {name}"
         for name in space.names
         if name in named and name != resources.PODS
     )

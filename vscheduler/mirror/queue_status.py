@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any
 
 from vscheduler.core.model import decisions, resources
-from vscheduler.mirror import refusal_wording, statuses, wording
+from vscheduler.mirror import phrases, refusal_wording, statuses, wording
 from vscheduler.mirror.decode import quantities
 
 API_VERSION = "scheduling.volcano.sh/v1beta1"
@@ -181,7 +181,7 @@ def nodes(names: Sequence[str]) -> str:
     """Return `a`, `a and b`, or `a, b and 3 more`."""
     more = len(names) - NODES_MAX
     shown = [*islice(names, NODES_MAX), *([f"{more} more"] if more > 0 else [])]
-    return wording.listed(shown)
+    return phrases.listed(shown)
 
 
 def _since(condition: Body, known: Body | None, now: float) -> str:
@@ -199,12 +199,12 @@ def _idle(queue: decisions.QueueFigures, entitlement: decisions.Entitlement) -> 
     kept = {name: basis.deserved for name, basis in entitlement.bases.items() if basis.deserved}
     if _some(kept):
         named = [
-            f"{wording.amount(name, kept[name])} {_name(name)}"
+            f"{phrases.amount(name, kept[name])} {_name(name)}"
             for name in resources.ResourceSpace.of(kept).names
             if name in kept and name != resources.PODS
         ]
         verb = "is" if len(named) == 1 and named[0].startswith("1 ") else "are"
-        message = f"{wording.listed(named)} {verb} kept for it: its guarantee"
+        message = f"{phrases.listed(named)} {verb} kept for it: its guarantee"
     elif _some(entitlement.deserved) or entitlement.share:
         message = ""  # the plugin gives no basis, or the queue only has the sum of its child queues
     else:
@@ -221,7 +221,7 @@ def _unkept(bases: Mapping[str, decisions.Basis]) -> list[str]:
     for name in resources.ResourceSpace.of(bases).names:
         basis = bases.get(name)
         if basis is not None and basis.guarantee:
-            guarantee, kept = (wording.amount(name, each) for each in (basis.guarantee, basis.kept))
+            guarantee, kept = (phrases.amount(name, each) for each in (basis.guarantee, basis.kept))
             found.append(f"its guarantee of {guarantee} {_name(name)} can't be kept, {kept} counts")
     if found:
         found[-1] += ": guarantees are more than there is"
@@ -266,7 +266,7 @@ def _also(name: str, basis: decisions.Basis) -> str:
 
 
 def _amounts(name: str, basis: decisions.Basis) -> tuple[str, str]:
-    return wording.amount(name, basis.deserved), wording.amount(name, basis.usable)
+    return phrases.amount(name, basis.deserved), phrases.amount(name, basis.usable)
 
 
 def _bound(name: str, basis: decisions.Basis) -> str:
@@ -275,7 +275,7 @@ def _bound(name: str, basis: decisions.Basis) -> str:
     """
     phrase = _limit(basis)
     if basis.pinned:
-        pinned = wording.amount(name, basis.pinned)
+        pinned = phrases.amount(name, basis.pinned)
         phrase += f"; {pinned} of it on nodes that take no more pods"
     return phrase
 

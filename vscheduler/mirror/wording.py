@@ -5,16 +5,11 @@ Phrases about nodes are kube-scheduler's, known to kubectl users.
 
 from collections.abc import Callable, Mapping, Sequence
 
-from vscheduler.core.model import decisions, jobs, queues, resources
+from vscheduler.core.model import decisions, jobs, queues
 from vscheduler.core.preemption import partial_gangs
-from vscheduler.mirror import refusal_wording
+from vscheduler.mirror import gang_wording, phrases, refusal_wording
 
 Code = decisions.ReasonCode
-
-KIBI = 1024
-BINARY_UNITS = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
-BYTES = (resources.MEMORY, "ephemeral-storage", "hugepages-", "storage")
-"""Byte-counted resources, by name or prefix."""
 
 MORE_NODES = "ask for less, or add nodes"
 
@@ -22,48 +17,6 @@ MORE_NODES = "ask for less, or add nodes"
 def sentence(reason: decisions.Reason) -> str:
     """Return why the job, or the rest of the job, isn't placed, and how to help."""
     return _SENTENCES[reason.code](reason)
-
-
-def amount(resource: str, value: float) -> str:
-    """Return an amount as a short Kubernetes quantity, precise enough for people.
-
-    `value` is in millicores for cpu, printed as cores with up to three decimals, and in bytes or
-    devices for all other resources. `value` may be a fraction.
-    """
-    if resource == resources.CPU:
-        whole, milli = divmod(round(value), 1000)
-        return f"{whole}.{milli:03}".rstrip("0").rstrip(".")
-    if not resource.startswith(BYTES):
-        return str(round(value)) if abs(value - round(value)) < 1e-3 else f"{value:.2f}"
-    size, power = float(round(value)), 0
-    while abs(size) >= KIBI and power < len(BINARY_UNITS) - 1:
-        size, power = size / KIBI, power + 1
-    if power and size % 1:  # people expect quantities without a fraction: 1536Mi
-        size, power = size * KIBI, power - 1
-    return f"{round(size)}{BINARY_UNITS[power]}"
-
-
-def request(amounts: Mapping[str, float]) -> str:
-    """Return a request as `8 cpu and 16Gi memory`: cpu and memory first, without pods."""
-    space = resources.ResourceSpace.of(amounts)
-    named = [
-        _quantity(name, amounts[name])
-        for name in space.names
-        if name != resources.PODS and amounts.get(name)
-    ]
-    return listed(named) or "no resources"
-
-
-def pods(count: int) -> str:
-    """Return `1 pod`, `2 pods`."""
-    return f"{count} pod{'' if count == 1 else 's'}"
-
-
-def listed(words: Sequence[str]) -> str:
-    """Return `a`, `a and b`, `a, b and c`."""
-    if len(words) < 2:
-        return "".join(words)
-    return f"{', '.join(words[:-1])} and {words[-1]}"
 
 
 def rejected(pod: jobs.InvalidPod) -> str:
@@ -88,14 +41,14 @@ def evicted(evict: decisions.Evict, gang: jobs.Job) -> str:
     text = f"evicted from {evict.node} by {_rule(evict)}"
     if not evict.whole:
         return text
-    asked = request(evict.task.pod_class.request)
-    needs = pods(max(1, gang.min_member))
+    asked = phrases.request(evict.task.pod_class.request)
+    needs = phrases.pods(max(1, gang.min_member))
     return f"{text}; its whole gang goes, and needs {needs}, this one of {asked}, to run again"
 
 
 def lost(evicts: Sequence[decisions.Evict]) -> str:
     """Return the event message of a PodGroup whose pods were evicted by a single plan."""
-    return f"{pods(len(evicts))} evicted by {_rule(evicts[0])}"
+    return f"{phrases.pods(len(evicts))} evicted by {_rule(evicts[0])}"
 
 
 def rejected_configuration(path: str, problems: Sequence[str]) -> str:
@@ -151,7 +104,7 @@ def _plugin_failed(_: decisions.Reason) -> str:
 def _too_few_pods(reason: decisions.Reason) -> str:
     missing = reason.minimum - reason.tasks
     return (
-        f"{reason.tasks} of {pods(reason.minimum)} exist (minMember {reason.minimum}); "
+        f"{reason.tasks} of {phrases.pods(reason.minimum)} exist (minMember {reason.minimum}); "
         f"create {missing} more, or lower minMember"
     )
 
@@ -159,7 +112,7 @@ def _too_few_pods(reason: decisions.Reason) -> str:
 def _too_few_of_role(reason: decisions.Reason) -> str:
     missing = reason.minimum - reason.tasks
     return (
-        f"{reason.tasks} of {pods(reason.minimum)} of role {reason.role} exist "
+        f"{reason.tasks} of {phrases.pods(reason.minimum)} of role {reason.role} exist "
         f"(minTaskMember {reason.role}: {reason.minimum}); create {missing} more"
     )
 
@@ -175,13 +128,13 @@ def _too_few_sub_groups(reason: decisions.Reason) -> str:
 def _too_few_of_sub_group(reason: decisions.Reason) -> str:
     missing = reason.minimum - reason.tasks
     return (
-        f"{reason.tasks} of {pods(reason.minimum)}{_sub_group(reason)} exist "
+        f"{reason.tasks} of {phrases.pods(reason.minimum)}{_sub_group(reason)} exist "
         f"(subGroupSize {reason.minimum}); create {missing} more"
     )
 
 
 def _sub_group(reason: decisions.Reason) -> str:
-    labels = listed([f"{key}={value}" for key, value in (reason.sub_group or {}).items()])
+    labels = phrases.listed([f"{key}={value}" for key, value in (reason.sub_group or {}).items()])
     named = f" with {labels}" if labels else ""
     return f" of the sub-group{named} of policy {reason.subject or '(no name)'}"
 
@@ -191,7 +144,7 @@ def _not_leaf(reason: decisions.Reason) -> str:
     if not reason.leaves:
         return f"{text}; name one of those in spec.queue"
     named = reason.leaves[: decisions.LEAVES_MAX]
-    leaves = listed([*named, "others"] if len(reason.leaves) > len(named) else named)
+    leaves = phrases.listed([*named, "others"] if len(reason.leaves) > len(named) else named)
     return f"{text}: name {leaves if len(named) == 1 else f'one of {leaves}'} in spec.queue"
 
 
@@ -213,7 +166,7 @@ def _topology_unknown(reason: decisions.Reason) -> str:
 
 
 def _pod_rejected(reason: decisions.Reason) -> str:
-    text = f"{reason.rejected} of {pods(reason.tasks)} can't be used"
+    text = f"{reason.rejected} of {phrases.pods(reason.tasks)} can't be used"
     pod = reason.rejection
     if pod is None:
         return text
@@ -243,38 +196,38 @@ def _cluster_full(reason: decisions.Reason) -> str:
             f"which has, or was promised, {has}; {_asks(reason)}"
         )
     if not any(each.limit for each in reason.shortages):
-        none = f"no {listed([each.resource for each in reason.shortages])} left to promise"
+        none = f"no {phrases.listed([each.resource for each in reason.shortages])} left to promise"
         return f"not admitted: beside what runs the cluster has {none}; {_asks(reason)}"
-    limits = listed([_some(each.resource, each.limit) for each in reason.shortages])
+    limits = phrases.listed([_some(each.resource, each.limit) for each in reason.shortages])
     # Promises exceed the limit after nodes have left or foreign pods have arrived.
     rest = [(each.resource, each.limit - each.allocated) for each in reason.shortages]
     left = [_some(name, max(0.0, value)) for name, value in rest]
     return (
         f"not admitted: of the {limits} that the cluster may promise beside what runs, "
-        f"{listed(left)} {'is' if len(left) == 1 else 'are'} left; {_asks(reason)}"
+        f"{phrases.listed(left)} {'is' if len(left) == 1 else 'are'} left; {_asks(reason)}"
     )
 
 
 def _asks(reason: decisions.Reason) -> str:
     """Return the job's request for the resources that are short."""
-    asked = [_quantity(each.resource, each.requested) for each in reason.shortages]
-    return f"this job asks for {listed(asked)} (minResources)"
+    asked = [phrases.quantity(each.resource, each.requested) for each in reason.shortages]
+    return f"this job asks for {phrases.listed(asked)} (minResources)"
 
 
 def _queue_over_share(reason: decisions.Reason) -> str:
-    asked = request(reason.request)
+    asked = phrases.request(reason.request)
     if not reason.shortages:
         return f"queue {reason.queue} has had its share; this pod needs {asked}"
     lacking = {each.resource: each.requested for each in reason.shortages}
     if len(lacking) == 1:  # the sentence has just named the resource
-        (asked,) = (amount(name, value) for name, value in lacking.items())
+        (asked,) = (phrases.amount(name, value) for name, value in lacking.items())
     elif any(lacking.values()):
-        asked = request(lacking)
+        asked = phrases.request(lacking)
     owner = reason.shortages[0].owner
     limit = "may have" if owner else "deserves"
     state = f"queue {owner or reason.queue} has {_shortages(reason, limit)}"
     if 0 < reason.placed < reason.minimum:  # the figure includes the pods already placed
-        needs = pods(reason.minimum)
+        needs = phrases.pods(reason.minimum)
         return f"needs {needs}; with {reason.placed} of them {state}; the next one needs {asked}"
     return f"{state}; this pod needs {asked}"
 
@@ -285,19 +238,20 @@ def _no_nodes(_: decisions.Reason) -> str:
 
 def _never_fits(reason: decisions.Reason) -> str:
     if reason.shortages:
-        asked = request({each.resource: each.requested for each in reason.shortages})
-        there = listed([_some(each.resource, each.limit) for each in reason.shortages])
+        asked = phrases.request({each.resource: each.requested for each in reason.shortages})
+        there = phrases.listed([_some(each.resource, each.limit) for each in reason.shortages])
         return f"needs {asked} at least, and all nodes that it may use have {there}; {MORE_NODES}"
-    asked = request(reason.request)
+    asked = phrases.request(reason.request)
     missing = [hole.resource for hole in reason.holes if not hole.free]
     if missing:
-        return f"a pod of {asked} may use no node that has {listed(missing)}; {MORE_NODES}"
+        return f"a pod of {asked} may use no node that has {phrases.listed(missing)}; {MORE_NODES}"
     if reason.holes:
         return (
             f"a pod of {asked} is larger than any node it may use, "
-            f"the most is {listed(_places(reason.holes))}; ask for less, or add a larger node"
+            f"the most is {phrases.listed(_places(reason.holes))}; "
+            "ask for less, or add a larger node"
         )
-    needs = pods(reason.minimum) + (f" of role {reason.role}" if reason.role else "")
+    needs = phrases.pods(reason.minimum) + (f" of role {reason.role}" if reason.role else "")
     size = f" of {asked}" if reason.request else ""
     return (
         f"needs {needs}{size}, and the nodes that it may use have room for {reason.capacity}, "
@@ -306,15 +260,14 @@ def _never_fits(reason: decisions.Reason) -> str:
 
 
 def _some(resource: str, value: float) -> str:
-    return _quantity(resource, value) if value else f"no {resource}"
-
-
-def _quantity(resource: str, value: float) -> str:
-    return f"{amount(resource, value)} {resource}"
+    return phrases.quantity(resource, value) if value else f"no {resource}"
 
 
 def _no_room(reason: decisions.Reason) -> str:
-    parts = [*_gang(reason), *_holes(reason)]
+    if reason.proof is None:
+        parts = [*_gang(reason), *_holes(reason)]
+    else:
+        parts = [f"needs {phrases.pods(reason.minimum)}", *gang_wording.shown(reason.proof)]
     refusals = refusal_wording.counted(reason.refusals)
     nodes = "node is" if reason.nodes == 1 else "nodes are"
     parts.append(f"0/{reason.nodes} {nodes} available" + (f": {refusals}" if refusals else ""))
@@ -324,7 +277,7 @@ def _no_room(reason: decisions.Reason) -> str:
 def _waits_for_release(reason: decisions.Reason) -> str:
     return (
         f"waits for room that pods being deleted still hold; "
-        f"{reason.placed} of the {pods(reason.minimum)} it needs have a place"
+        f"{reason.placed} of the {phrases.pods(reason.minimum)} it needs have a place"
     )
 
 
@@ -333,23 +286,30 @@ def _gated(reason: decisions.Reason) -> str:
     if reason.sub_group is not None:
         group, setting = _sub_group(reason), "subGroupSize"
     return (
-        f"{reason.tasks} of {pods(reason.minimum)}{group} may be placed "
+        f"{reason.tasks} of {phrases.pods(reason.minimum)}{group} may be placed "
         f"({setting} {reason.minimum}); the others wait behind their scheduling gates"
     )
 
 
 def _gang(reason: decisions.Reason) -> list[str]:
     """Return the minimum of the job, and how much of it fits."""
-    asked = request(reason.request)
+    asked = phrases.request(reason.request)
     if reason.placed >= max(1, reason.minimum):
         needs = f"a pod of role {reason.role} needs" if reason.role else "the next one needs"
-        return [f"{reason.placed} of {pods(reason.tasks)} have room", f"{needs} {asked}"]
+        return [
+            f"{reason.placed} of {phrases.pods(reason.tasks)} have room",
+            f"{needs} {asked}",
+        ]
     if reason.minimum <= 1:
         return [f"needs {asked}"]
     fit = f"{reason.placed} fit{'s' if reason.placed == 1 else ''}"
     if not reason.role:
-        return [f"needs {pods(reason.minimum)} of {asked}", fit]
-    return [f"needs {pods(reason.minimum)}", fit, f"a pod of role {reason.role} needs {asked}"]
+        return [f"needs {phrases.pods(reason.minimum)} of {asked}", fit]
+    return [
+        f"needs {phrases.pods(reason.minimum)}",
+        fit,
+        f"a pod of role {reason.role} needs {asked}",
+    ]
 
 
 def _holes(reason: decisions.Reason) -> list[str]:
@@ -357,21 +317,24 @@ def _holes(reason: decisions.Reason) -> list[str]:
     short = [hole for hole in reason.holes if hole.free < reason.request.get(hole.resource, 0)]
     if not short:
         return []
-    return [f"the largest hole{' is' if len(short) == 1 else 's are'} {listed(_places(short))}"]
+    return [
+        f"the largest hole{' is' if len(short) == 1 else 's are'} {phrases.listed(_places(short))}"
+    ]
 
 
 def _places(holes: Sequence[decisions.MissingResource]) -> list[str]:
     """Return `6 cpu on n7` for each resource."""
-    return [f"{_quantity(hole.resource, hole.free)} on {hole.node}" for hole in holes]
+    return [f"{phrases.quantity(hole.resource, hole.free)} on {hole.node}" for hole in holes]
 
 
 def _shortages(reason: decisions.Reason, limit: str) -> str:
     """Return `24 cpu of the 25 it deserves and 3 nvidia.com/gpu of the 4`."""
     has = [
-        f"{_quantity(each.resource, each.allocated)} of the {amount(each.resource, each.limit)}"
+        f"{phrases.quantity(each.resource, each.allocated)} "
+        f"of the {phrases.amount(each.resource, each.limit)}"
         for each in reason.shortages
     ]
-    return f"{listed([f'{has[0]} it {limit}', *has[1:]])}"
+    return f"{phrases.listed([f'{has[0]} it {limit}', *has[1:]])}"
 
 
 _SENTENCES: Mapping[Code, Callable[[decisions.Reason], str]] = {

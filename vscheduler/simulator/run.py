@@ -18,15 +18,26 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from vscheduler.core import cycle
+from vscheduler.core.actions import allocate
 from vscheduler.core.config import policy as policies
 from vscheduler.core.model import decisions, jobs, queues, snapshot
-from vscheduler.mirror import queue_status, refusal_wording, state, statuses, wording
+from vscheduler.mirror import (
+    phrases,
+    queue_status,
+    refusal_wording,
+    state,
+    statuses,
+    wording,
+)
 from vscheduler.mirror.decode import events, quantities, wire
 from vscheduler.mirror.translate import bounds, pods
 from vscheduler.simulator import manifests, world
 
 CYCLE_SECONDS = 1.0
 """Virtual time between two cycles."""
+
+UNLIMITED_STEPS = 10**12
+"""More steps than any search takes in a lifetime."""
 
 NAMED_MAX = 5
 """How many jobs a message names."""
@@ -48,6 +59,8 @@ class Options:
     """Whether owners recreate evicted pods."""
     most: bounds.Bounds = bounds.DEFAULT
     """Upper bounds on the constraints of a pod."""
+    unlimited_search: bool = False
+    """Whether searches for whole gangs go on until they find nodes or a proof."""
 
 
 Pair: TypeAlias = tuple[str, str]
@@ -181,8 +194,11 @@ def simulate(
 ) -> Outcome:
     """Run the cycles without a work budget, so that the outcome only depends on the input.
 
+    Searches for whole gangs have the same budget of steps as in a cluster, unless it is lifted.
     Raises AssertionError if an invariant is broken, which is a defect of the scheduler.
     """
+    if options.unlimited_search:
+        policy = policy.with_argument("allocate", allocate.SEARCH_STEPS, UNLIMITED_STEPS)
     given = read(documents, options)
     collected, mirror = given.collected, given.mirror
     problems = [*collected.problems, *_rejections(mirror, given.objects)]
@@ -286,7 +302,7 @@ def _notes(collected: manifests.Collection, mirror: state.Mirror) -> Iterable[st
         if group is None:
             why = f"no annotation {pods.GROUPS[0]} names a PodGroup"
         more = ", …" if len(keys) > 1 else ""
-        yield f"{wording.pods(len(keys))} can't be placed, as {why}: {min(keys)}{more}"
+        yield f"{phrases.pods(len(keys))} can't be placed, as {why}: {min(keys)}{more}"
 
 
 def tree(outcome: Outcome) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from typing import Any
 
 from vscheduler.cli.checks import findings
 from vscheduler.core.model import decisions, jobs, queues, resources
-from vscheduler.mirror import wording
+from vscheduler.mirror import phrases, wording
 from vscheduler.mirror.translate import translation
 
 Code = decisions.ReasonCode
@@ -111,7 +111,7 @@ def _never_admitted(
         limit = float(most[space.columns[name]])
         if amount > limit:
             message = (
-                f"is never let in: {wording.amount(name, amount)} {name} is more than the "
-                f"capability of queue {queue.name}, {wording.amount(name, limit)}"
+                f"is never let in: {phrases.amount(name, amount)} {name} is more than the "
+                f"capability of queue {queue.name}, {phrases.amount(name, limit)}"
             )
             yield findings.FindingText(job.id, f"spec.minResources.{name}", message)

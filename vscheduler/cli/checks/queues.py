@@ -11,7 +11,7 @@ from vscheduler.controllers.queues import queue_objects, queue_reconcile
 from vscheduler.core.config import policy
 from vscheduler.core.model import queues, resources
 from vscheduler.core.plugins import drf
-from vscheduler.mirror import wording
+from vscheduler.mirror import phrases
 from vscheduler.mirror.translate import translation
 
 Level = findings.Level
@@ -122,9 +122,9 @@ def _amounts(scene: Scene, queue: queues.Queue) -> Iterator[findings.FindingText
     if scene.tree and parent is not None:
         for name, amount in sorted(queue.capability.items()):
             if amount > parent.capability.get(name, amount):
-                most = wording.amount(name, parent.capability[name])
+                most = phrases.amount(name, parent.capability[name])
                 message = (
-                    f"{wording.amount(name, amount)} can't be reached: its parent {parent.name} "
+                    f"{phrases.amount(name, amount)} can't be reached: its parent {parent.name} "
                     f"has at most {most}"
                 )
                 yield findings.FindingText(queue.name, f"spec.capability.{name}", message)
@@ -179,7 +179,7 @@ def _guarantees(scene: Scene) -> Iterator[findings.FindingText]:
             if bound and amount > bound.get(name, 0 if bound is scene.room else amount):
                 own = [each.name for each in beside if each.guarantee.get(name)]
                 message = (
-                    f"guarantees of {wording.listed(own)} add up to {wording.amount(name, amount)} "
-                    f"{name}, more than {what}, {wording.amount(name, bound.get(name, 0))}"
+                    f"guarantees of {phrases.listed(own)} add up to {phrases.amount(name, amount)} "
+                    f"{name}, more than {what}, {phrases.amount(name, bound.get(name, 0))}"
                 )
                 yield findings.FindingText(own[0], f"spec.guarantee.resource.{name}", message)

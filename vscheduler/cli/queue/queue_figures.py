@@ -11,7 +11,7 @@ from typing import Any
 
 from vscheduler.cli import screen
 from vscheduler.core.model import jobs, queues, resources
-from vscheduler.mirror import wording
+from vscheduler.mirror import phrases
 from vscheduler.mirror.decode import quantities
 
 FAIR_SHARE = "/FairShare"
@@ -175,7 +175,7 @@ def amount(resource: str, amounts: Quantities) -> str:
         value = quantities.parse(resource, text)
     except quantities.QuantityError:
         return str(text)
-    return _cores(value) if resource == resources.CPU else wording.amount(resource, value)
+    return _cores(value) if resource == resources.CPU else phrases.amount(resource, value)
 
 
 def limit(resource: str, amounts: Quantities) -> str:

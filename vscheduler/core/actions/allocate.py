@@ -12,9 +12,12 @@ from typing import ClassVar, TypeAlias
 from vscheduler.core.api import contracts
 from vscheduler.core.model import decisions, jobs, queues
 from vscheduler.core.placement import best_effort, unschedulable_classes
+from vscheduler.core.placement.gang_search import attempt
 from vscheduler.core.preemption import nominations
 from vscheduler.core.session import job_state, ordering, reasons, statement
 from vscheduler.core.session import session as working
+
+SEARCH_STEPS = "allocate.gangSearchSteps"
 
 TURN_COST = 20
 """Approximate microseconds for one turn of the loop without any placement."""
@@ -44,8 +47,14 @@ class Allocate(contracts.Action[working.Session]):
 
     name = "allocate"
     arguments: ClassVar[Mapping[str, contracts.Argument]] = {
+        SEARCH_STEPS: contracts.Argument(int, default=1000, minimum=0),
         "predicateErrorCacheEnable": contracts.Argument(bool, default=True),
     }
+
+    def prepare(self, session: working.Session) -> None:
+        """Allow searches for whole gangs, also by other actions."""
+        if session.policy.rules.searches_gangs:
+            session.gang_searches.allow(int(self.number(SEARCH_STEPS)))
 
     def execute(self, session: working.Session) -> None:
         """Give turns to queues, one job a turn; an overused queue gets no more turns.
@@ -179,15 +188,20 @@ def _line_up(
         job = state.job
         if job.id in apart:
             continue
-        tasks = [task for task in state.tasks(jobs.TaskStatus.PENDING) if not task.best_effort]
+        tasks = _pending(session, state)
         if tasks:
-            tasks = ordering.tasks(session.dispatch, state, tasks)
             line = lines.setdefault(job.queue, ordering.Line())
             key = ordering.job_key(session.dispatch, state)
             line.join(key, reasons.JobTurn(state, deque(tasks)))
         elif state.counts[jobs.TaskStatus.GATED] and not state.has_minimum:
             reasons.note_incomplete(session, state)
     return lines, without
+
+
+def _pending(session: working.Session, state: job_state.JobState) -> list[jobs.Task]:
+    """Return the pending tasks with requests, in the order of their turns."""
+    tasks = [task for task in state.tasks(jobs.TaskStatus.PENDING) if not task.best_effort]
+    return ordering.tasks(session.dispatch, state, tasks)
 
 
 def _is_due(session: working.Session, state: job_state.JobState, *, admission: bool) -> bool:
@@ -276,6 +290,9 @@ def _place(session: working.Session, queue: queues.Queue, turn: reasons.JobTurn)
             return True
         best_effort_placement = _best_effort(session, trial, queue, turn)
         outcome = best_effort_placement.conclude()
+        if outcome is best_effort.Outcome.NEITHER and attempt.place(session, trial, queue, state):
+            turn.tasks = deque(_pending(session, state))
+            outcome = best_effort_placement.conclude()
         if turn.tasks and job_state.rests(session.dispatch, state, jobs.PLACED):
             _fill(session, trial, queue, turn, idlers=False)  # more large tasks may fit
             outcome = best_effort_placement.conclude()
@@ -354,10 +371,7 @@ def _place_next(
         turn.failed_roles.add(task.role)
         reasons.note_no_room(session, turn, task)
         return Placed.NOWHERE
-    if choice.idle:
-        trial.allocate(task, choice.row)
-    else:
-        trial.pipeline(task, choice.row)
+    (trial.allocate if choice.idle else trial.pipeline)(task, choice.row)
     return Placed.YES
 
 
@@ -377,10 +391,9 @@ def _best_effort(
         choice = session.placement.choose(task)
         if choice is None:
             reasons.note_no_room(session, turn, task)
-        else:
-            give = trial.allocate if choice.idle else trial.pipeline
-            give(task, choice.row)
-        return choice is not None
+            return False
+        (trial.allocate if choice.idle else trial.pipeline)(task, choice.row)
+        return True
 
     return best_effort.BestEffortPlacement(
         session=session, trial=trial, state=turn.state, place=place

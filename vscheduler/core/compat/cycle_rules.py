@@ -12,9 +12,12 @@ from vscheduler.core.model import jobs, resources
 
 
 class VolcanoCycleRules(cycle_rules.CycleRules):
-    """Shares count all ready nodes, and evictions are never cancelled by reprieves."""
+    """Shares count all ready nodes, evictions are never cancelled by reprieves, and gangs are
+    placed pod by pod only.
+    """
 
     reprieves: ClassVar[bool] = False
+    searches_gangs: ClassVar[bool] = False
 
     def total(self, session: contracts.Session) -> resources.Vector:
         """Return what all ready nodes have, (R,), whether any pod could use them or not."""

@@ -23,6 +23,8 @@ class CycleRules:
     reprieves: ClassVar[bool] = True
     """Whether victims are spared when, after all actions, the preemptor fits without evicting
     them."""
+    searches_gangs: ClassVar[bool] = True
+    """Whether a gang that can't be placed pod by pod is placed by a search."""
 
     def total(self, session: contracts.Session) -> resources.Vector:
         """Return the resources to be shared, (R,): the parts of nodes usable by pods of queues."""

@@ -5,7 +5,7 @@ Names known to Volcano but not implemented here cause a warning and are left out
 """
 
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from vscheduler.core.api import contracts, hooks
@@ -84,6 +84,18 @@ class Policy:
     def runs(self, action: str) -> bool:
         """Whether an action of this name is configured."""
         return any(setting.action.name == action for setting in self.actions)
+
+    def with_argument(self, action: str, name: str, value: object) -> "Policy":
+        """Return the policy with this argument for the action, wherever it is configured."""
+        return replace(
+            self,
+            actions=tuple(
+                replace(setting, arguments={**setting.arguments, name: value})
+                if setting.action.name == action
+                else setting
+                for setting in self.actions
+            ),
+        )
 
     @property
     def nodes_last(self) -> bool:

@@ -154,6 +154,33 @@ LEAVES_MAX = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PodsOfKind:
+    """Equal pods of a gang."""
+
+    count: int
+    role: str
+    request: resources.ResourceMap
+    nodes: int
+    """How many nodes could take such a pod, if the gang had no others."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GangProof:
+    """What a search for nodes for a whole gang has shown: the gang fits nowhere, or not so soon."""
+
+    proved: bool
+    """Whether the gang can't start on what is free, however its pods are placed. Otherwise the
+    search was cut short."""
+    steps: int
+    """How many placements of single pods were tried."""
+    blocking: tuple[PodsOfKind, ...] = ()
+    """If proved, pods that can't run at the same time on what is free. Empty if the gang needs only
+    some of its pods, and no other choice of them fits, either."""
+    irreducible: bool = False
+    """Whether these pods would fit with any one of them left out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Reason:
     """The dominant reason why a job, or the rest of a job, is not placed, with numbers."""
 
@@ -190,6 +217,8 @@ class Reason:
     """The error of an invalid pod, as an example."""
     shortages: tuple[Shortage, ...] = ()
     holes: tuple[MissingResource, ...] = ()
+    proof: GangProof | None = None
+    """What the search for the whole gang has shown, where pods of different kinds are needed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

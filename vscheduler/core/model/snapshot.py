@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import TypeAlias
 
 import numpy as np
@@ -166,6 +167,41 @@ class ReplacementReservation:
     """Expiry if no replacement pod appears, in seconds since the epoch."""
 
 
+class SearchRoom(StrEnum):
+    """What counts as free in a search for nodes for a whole gang."""
+
+    IDLE = "idle"
+    RELEASING = "releasing"
+    """Also what pods hold that are being deleted."""
+    EVICTABLE = "evictable"
+    """Also what evictions could free."""
+
+
+SearchPlace: TypeAlias = tuple[jobs.JobId, SearchRoom]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GangSearch:
+    """A search for nodes for a whole gang that has found none so far."""
+
+    fingerprint: bytes
+    """Stands for all that the outcome depends on."""
+    steps: int = 0
+    """How many steps it has taken, with this fingerprint."""
+    spent: int = 0
+    """How many steps the job's searches have cost, whatever the fingerprint was."""
+    finished: bool = False
+    """Whether it is given up, or no more steps would help."""
+    proved: bool = False
+    """Whether there are no such nodes."""
+    blocking: tuple[int, ...] = ()
+    """By kind of pod, how many pods don't fit together; empty if unknown."""
+    irreducible: bool = False
+    """Whether any one of these pods is one too many."""
+    failed: tuple[bytes, ...] = field(default=(), repr=False)
+    """States that lead nowhere, from which the next cycle goes on."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Carried:
     """State that outlives a cycle: part of the result, and of the next cycle's input.
@@ -212,6 +248,8 @@ class Carried:
     past_usage: Mapping[str, queues.Usage] = field(default_factory=dict)
     """By queue, usage over time. After a restart, the record is read from an annotation of the
     Queue."""
+    gang_searches: Mapping[SearchPlace, GangSearch] = field(default_factory=dict)
+    """Searches for whole gangs that found no nodes. After a restart they begin anew."""
     eviction_refused_pods: frozenset[jobs.TaskId] = frozenset()
     """Pods whose eviction the API server recently refused. No further eviction is tried for now."""
     eviction_refused_jobs: frozenset[jobs.JobId] = frozenset()

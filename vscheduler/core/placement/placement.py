@@ -105,6 +105,13 @@ class Placement:
         """Whether this node can take the task, now or after pending releases."""
         return bool(self._plan(task).future[row] > -np.inf)
 
+    def at(self, task: jobs.Task, row: int) -> interfaces.Choice | None:
+        """Return this node as a choice, or None if it can't take the task."""
+        plan = self._plan(task)
+        if not plan.future[row] > -np.inf:
+            return None
+        return interfaces.Choice(row, bool(plan.idle[row] > -np.inf))
+
     def reachable(self, task: jobs.Task) -> NDArray[np.bool_]:
         """Return the nodes (N,) the task could use if evictions made room."""
         session = self._session
@@ -118,6 +125,11 @@ class Placement:
         order = np.argsort(-scores, kind="stable")
         rows: list[int] = order[: int(mask.sum())].tolist()
         return rows
+
+    def scores(self, task: jobs.Task) -> NDArray[np.float64]:
+        """Return the score of each node (N,) for the task; 0 where the task doesn't fit."""
+        future = self._plan(task).future
+        return np.where(future > -np.inf, future, 0.0)
 
     def explanation(self, task: jobs.Task) -> interfaces.Explanation:
         """Return why nodes refuse this task, computed once until a node changes."""

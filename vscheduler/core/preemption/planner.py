@@ -7,12 +7,21 @@ the victim. If no plan works, nothing is evicted.
 """
 
 import functools
+import itertools
 from collections.abc import Hashable, Mapping
 
 from vscheduler.core.api import contracts
 from vscheduler.core.model import durations, queues, resources
 from vscheduler.core.placement import nominated_pods
-from vscheduler.core.preemption import nominations, preemptors, relocations, search, victims
+from vscheduler.core.placement.gang_search import attempt
+from vscheduler.core.preemption import (
+    nominations,
+    preemptors,
+    relocations,
+    search,
+    victims,
+    whole_gang_search,
+)
 from vscheduler.core.session import session as working
 from vscheduler.core.session import statement
 
@@ -80,20 +89,20 @@ class Planner:
         pods = (queue.name, nominated_pods.alike(session, preemptor.tasks[0]))
         # Mild plans first: moving pods of queues within their shares is tried only if a search
         # without moves has met such pods, and whole gangs only if single pods don't suffice.
-        for moving in (False, True):
+        kinds = [search.VictimSearch]
+        if attempt.could_help(session, preemptor.state):
+            kinds.append(whole_gang_search.WholeGangSearch)
+        for moving, whole, kind in itertools.product((False, True), gangs, kinds):
             if moving is not (pods in self._only_moving):
                 continue
-            for whole in gangs:
-                with session.statement() as trial:
-                    pool = self._pool(queue, candidate, whole=whole, moving=moving)
-                    most = functools.partial(self._upper_bound, queue)
-                    attempt = search.VictimSearch(
-                        session, trial, preemptor, pool, self.action, most
-                    )
-                    if self._carry_out(attempt, trial, preemptor):
-                        return True
-                    if attempt.might_move:
-                        self._only_moving.add(pods)
+            with session.statement() as trial:
+                pool = self._pool(queue, candidate, whole=whole, moving=moving)
+                most = functools.partial(self._upper_bound, queue)
+                tried = kind(session, trial, preemptor, pool, self.action, most)
+                if self._carry_out(tried, trial, preemptor):
+                    return True
+                if tried.might_move:
+                    self._only_moving.add(pods)
         if likeness is not None:
             self._failed.add(likeness)
         return False
@@ -119,16 +128,16 @@ class Planner:
 
     def _carry_out(
         self,
-        attempt: search.VictimSearch,
+        tried: search.VictimSearch,
         trial: statement.Statement,
         preemptor: preemptors.Preemptor,
     ) -> bool:
         """Whether the attempt finds a plan; if so, the plan is committed."""
-        if not attempt.succeeds():
+        if not tried.succeeds():
             return False
         if trial.evicts:
-            attempt.spare_the_unneeded()
-        if not attempt.moves_the_displaced(self.session.snapshot.now + self.keep):
+            tried.spare_the_unneeded()
+        if not tried.moves_the_displaced(self.session.snapshot.now + self.keep):
             return False
         if trial.evicts:
             trial.commit()
@@ -137,7 +146,7 @@ class Planner:
             trial.hold()
         # The earlier reason is obsolete: now the job waits for its victims to terminate.
         self.session.reasons.forget(preemptor.state.job.id)
-        preemptor.drop(attempt.placed)
+        preemptor.drop(tried.placed)
         self._failed.clear()
         return True
 

@@ -4,6 +4,7 @@ that can't start even on empty nodes.
 Each part starts from `snapshot.Carried`; `job_status.close` makes the next Carried.
 """
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
@@ -64,6 +65,62 @@ class EvictionHistory:
     def note_partial(self, uid: str, since: float) -> None:
         """Record that the PodGroup has been bound in part since then."""
         self._partial_since[uid] = since
+
+
+class GangSearches:
+    """Searches for whole gangs that found no nodes, in this cycle or before.
+
+    The steps of a cycle go to the namespaces whose searches have cost the least so far.
+    """
+
+    def __init__(self, carried: snapshot.Carried) -> None:
+        self._before = carried.gang_searches
+        self._now: dict[snapshot.SearchPlace, snapshot.GangSearch] = {}
+        self.steps_max = 0
+        """How many steps the searches of one cycle may take."""
+        self.steps_left = 0
+        """How many of them are left."""
+        self._spent: Counter[str] = Counter()
+        unfinished: set[str] = set()
+        for (job, _), search in self._before.items():
+            namespace = _namespace(job)
+            self._spent[namespace] += search.spent
+            if not search.finished:
+                unfinished.add(namespace)
+        self._least = min((self._spent[each] for each in unfinished), default=0)
+        self._is_contested = len(unfinished) > 1
+
+    def allow(self, steps: int) -> None:
+        """Let the searches of this cycle take so many steps."""
+        self.steps_max = self.steps_left = steps
+
+    def spend(self, steps: int) -> None:
+        """Count the steps of one search."""
+        self.steps_left -= steps
+
+    def is_due(self, job: jobs.JobId) -> bool:
+        """Whether a search for the job may begin, or go on; others may have to come first."""
+        spent = self._spent[_namespace(job)]
+        return not self._is_contested or spent <= self._least + self.steps_max // 4
+
+    def last(self, place: snapshot.SearchPlace) -> snapshot.GangSearch | None:
+        """Return the last search, in this cycle or before."""
+        return self._now.get(place) or self._before.get(place)
+
+    def carried(
+        self, without_turn: Collection[jobs.JobId]
+    ) -> Mapping[snapshot.SearchPlace, snapshot.GangSearch]:
+        """Return what the next cycle must know; jobs without a turn keep what they had."""
+        kept = {place: each for place, each in self._before.items() if place[0] in without_turn}
+        return dict(sorted((kept | self._now).items()))
+
+    def keep(self, place: snapshot.SearchPlace, search: snapshot.GangSearch) -> None:
+        """Remember a search that found no nodes."""
+        self._now[place] = search
+
+
+def _namespace(job: jobs.JobId) -> str:
+    return job.partition("/")[0]
 
 
 class Need(NamedTuple):

@@ -3,6 +3,7 @@
 `job_status.close` makes the CycleResult.
 """
 
+import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 
 from vscheduler.core.model import decisions, jobs, snapshot
@@ -101,6 +102,12 @@ class JobReasons:
         """Whether `note` would record a reason with this code."""
         known = self._by_job.get(job)
         return known is None or PRECEDENCE[code] < PRECEDENCE[known.code]
+
+    def add_proof(self, job: jobs.JobId, proof: decisions.GangProof) -> None:
+        """Add what a search has shown to the reason of a job for which no nodes were found."""
+        known = self._by_job.get(job)
+        if known is not None and known.code is decisions.ReasonCode.NO_ROOM:
+            self._by_job[job] = dataclasses.replace(known, proof=proof)
 
     def forget(self, job: jobs.JobId) -> None:
         """Drop the reason of a job placed since."""

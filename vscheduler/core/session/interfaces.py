@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
+import numpy as np
+from numpy.typing import NDArray
+
 from vscheduler.core.api import contracts, views
 from vscheduler.core.model import decisions, jobs, nodes, pod_affinity
 
@@ -42,11 +45,17 @@ class Placement(Protocol):
     def feasible(self, task: jobs.Task, row: int) -> bool:
         """Whether this node can take the task, now or after pending releases."""
 
+    def at(self, task: jobs.Task, row: int) -> Choice | None:
+        """Return this node as a choice, or None if it can't take the task."""
+
     def reachable(self, task: jobs.Task) -> nodes.Mask:
         """Return the nodes (N,) that the task could use if evictions made space for the task."""
 
     def ranked(self, task: jobs.Task, mask: nodes.Mask) -> list[int]:
         """Return the rows of these nodes (N,), best score first, even if the task doesn't fit."""
+
+    def scores(self, task: jobs.Task) -> NDArray[np.float64]:
+        """Return the score of each node (N,) for the task; 0 where the task doesn't fit."""
 
     def explanation(self, task: jobs.Task) -> Explanation:
         """Return why nodes refuse this task."""

@@ -1,7 +1,7 @@
 """JobState: a Job's working copy inside one cycle, with its sub-groups (spec.subGroupPolicy)."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TypeAlias
 
 from vscheduler.core.config import cycle_rules
@@ -66,6 +66,15 @@ class SubGroups:
             if whole[place] < policy.minimum:
                 return policy, whole[place]
         return None
+
+    def missing(self, key: Key) -> int:
+        """Return how many ready pods the sub-group lacks; at most 0 if it is whole."""
+        return self._policies[key[0]].size - self._count_in(key, jobs.READY)
+
+    def missing_groups(self) -> Mapping[int, int]:
+        """Return how many ready sub-groups each policy lacks, by the policy's index."""
+        whole = self._whole(jobs.READY)
+        return {place: policy.minimum - whole[place] for place, policy in enumerate(self._policies)}
 
     def spares(self, task: jobs.Task) -> bool:
         """Whether evicting this task leaves every whole sub-group whole."""

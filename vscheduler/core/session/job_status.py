@@ -69,6 +69,7 @@ def close(session: working.Session, faults: tuple[decisions.Fault, ...]) -> deci
             seen=snapshot.LastNodes(space=session.space, nodes=session.snapshot.nodes),
             node_losses=session.node_losses.carried(),
             past_usage=used,
+            gang_searches=session.gang_searches.carried(session.reasons.not_attempted),
         ),
         finished=not session.work_budget.exhausted,
         wake_at=decided.wake_at,

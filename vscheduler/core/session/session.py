@@ -64,6 +64,7 @@ class Session:
         self.reasons = decided.JobReasons()
         self.admissions = carried.Admissions(snapshot.carried)
         self.eviction_history = carried.EvictionHistory(snapshot.carried)
+        self.gang_searches = carried.GangSearches(snapshot.carried)
         self.work_budget = budget
         self.spend = budget.spend
         if snapshot.carried.work_by_namespace:

@@ -98,7 +98,8 @@ def spread_filters(
     """
     spreads = [each for each in affinity.spreading if each.spread.hard]
     filters = []
-    for each, domains in zip(spreads, _domains(spreads, limits, layout), strict=True):
+    every = spread_domains(spreads, limits, layout)
+    for each, (domains, _) in zip(spreads, every, strict=True):
         spread, present, counts = each.spread, domains.present, domains.expected
         few = present.size < max(spread.min_domains, 1)
         least = 0 if few else int(counts[present].min())
@@ -163,7 +164,8 @@ def spread_score(
     if not counted.any():
         return np.zeros(layout.size)
     total = np.zeros(layout.size)
-    for each, domains in zip(spreads, _domains(spreads, limits, layout), strict=True):
+    every = spread_domains(spreads, limits, layout)
+    for each, (domains, _) in zip(spreads, every, strict=True):
         near, values = domains.expected[domains.codes], np.unique(domains.codes[counted]).size
         total += near * np.log(values + 2) + (each.spread.max_skew - 1)
     total = np.floor(total + 0.5)
@@ -181,12 +183,12 @@ def _pods_nearby(near: views.TopologyCount) -> NDArray[np.int64]:
     return domains.expected[domains.codes]
 
 
-def _domains(
+def spread_domains(
     spreads: Sequence[views.SpreadCount],
     limits: constraints.Constraints,
     layout: nodes.NodeLayout,
-) -> Iterator[views.TopologyDomains]:
-    """Yield the counts of these spreads on eligible nodes.
+) -> Iterator[tuple[views.TopologyDomains, nodes.Mask]]:
+    """Yield the counts of these spreads on eligible nodes, and these nodes (N,).
 
     A node is eligible if it has the labels of all spreads and no policy of the spread excludes it.
     """
@@ -197,7 +199,7 @@ def _domains(
         tolerations = limits.tolerations if spread.honours_taints else None
         scope = ("spread over", keys, selector, tolerations)
         eligible = layout.memo(scope, functools.partial(_eligible, spread, keys, limits, layout))
-        yield each.pods.among(spread.topology_key, scope, eligible)
+        yield each.pods.among(spread.topology_key, scope, eligible), eligible
 
 
 def _eligible(

@@ -1,6 +1,6 @@
 import pytest
 
-from vscheduler.mirror import wording
+from vscheduler.mirror import phrases
 
 GI = 2**30
 
@@ -26,4 +26,4 @@ GI = 2**30
 )
 def test_amounts_are_short_quantities(resource: str, value: float, text: str) -> None:
     """A person reads three digits and a unit."""
-    assert wording.amount(resource, value) == text
+    assert phrases.amount(resource, value) == text

@@ -1,0 +1,472 @@
+"""Random gang problems, and an exact oracle that tries every order of pods on every node.
+
+The oracle shares no code with the search: it knows the rules from kube-scheduler's documentation,
+and works on plain dictionaries.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from vscheduler.core.placement.gang_search import problem
+
+KEYS = {"host": "kubernetes.io/hostname", "zone": "zone"}
+
+
+@dataclass
+class Node:
+    """A node as the oracle sees it."""
+
+    free: list[int]
+    zone: int
+    """-1 without the label."""
+    disk: str
+
+
+@dataclass
+class Pods:
+    """Equal pods as the oracle sees them."""
+
+    count: int
+    request: list[int]
+    disk: str = ""
+    apart_by: str = ""
+    """Keeps away from pods of these kinds by host or zone."""
+    apart_from: frozenset[int] = frozenset()
+    near_by: str = ""
+    near_to: frozenset[int] = frozenset()
+    spread_by: str = ""
+    skew: int = 1
+    port: int = 0
+
+
+@dataclass
+class World:
+    """One problem."""
+
+    nodes: list[Node]
+    pods: list[Pods]
+    least: int
+    """So many pods are needed in all."""
+    roles: dict[int, int] = field(default_factory=dict)
+    """By kind, the least number needed."""
+
+    def size(self) -> int:
+        """Return the number of pods."""
+        return sum(each.count for each in self.pods)
+
+
+def domain(world: World, by: str, row: int) -> int:
+    """Return the domain of a node, -1 without."""
+    return row if by == "host" else world.nodes[row].zone
+
+
+Placed = list[tuple[int, int]]
+"""Kind and node of each pod."""
+
+
+def takes(world: World, placed: Placed, kind: int, row: int) -> bool:
+    """Whether the node takes one more pod of the kind, by the rules of kube-scheduler."""
+    pods, node = world.pods[kind], world.nodes[row]
+    return (
+        pods.disk in ("", node.disk)
+        and _has_room(world, placed, kind, row)
+        and not any(_repels(world, kind, row, other, at) for other, at in placed)
+        and (not pods.near_by or _is_near(world, placed, kind, row))
+        and (not pods.spread_by or _is_spread(world, placed, kind, row))
+    )
+
+
+def _has_room(world: World, placed: Placed, kind: int, row: int) -> bool:
+    pods, here = world.pods[kind], [other for other, at in placed if at == row]
+    if pods.port and any(world.pods[other].port == pods.port for other in here):
+        return False
+    return all(
+        not asked or asked + sum(world.pods[other].request[resource] for other in here) <= free
+        for resource, (asked, free) in enumerate(
+            zip(pods.request, world.nodes[row].free, strict=True)
+        )
+    )
+
+
+def _repels(world: World, kind: int, row: int, other: int, at: int) -> bool:
+    for mine, whom in ((world.pods[kind], other), (world.pods[other], kind)):
+        if mine.apart_by and whom in mine.apart_from:
+            here = domain(world, mine.apart_by, row)
+            if here >= 0 and here == domain(world, mine.apart_by, at):
+                return True
+    return False
+
+
+def _is_near(world: World, placed: Placed, kind: int, row: int) -> bool:
+    pods = world.pods[kind]
+    here = domain(world, pods.near_by, row)
+    wanted = [domain(world, pods.near_by, at) for other, at in placed if other in pods.near_to]
+    return here >= 0 and (here in wanted or (kind in pods.near_to and not wanted))
+
+
+def _is_spread(world: World, placed: Placed, kind: int, row: int) -> bool:
+    pods = world.pods[kind]
+    every = {
+        domain(world, pods.spread_by, at)
+        for at, node in enumerate(world.nodes)
+        if pods.disk in ("", node.disk)
+    }
+    here = domain(world, pods.spread_by, row)
+    counts = Counter(domain(world, pods.spread_by, at) for other, at in placed if other == kind)
+    return here >= 0 and counts[here] + 1 - min(counts[each] for each in every - {-1}) <= pods.skew
+
+
+def fits(world: World) -> bool:
+    """Whether the gang fits: every order and every node is tried."""
+    start = tuple(tuple(0 for _ in world.nodes) for _ in world.pods)
+    seen, left = {start}, [start]
+    while left:
+        state = left.pop()
+        placed = [
+            (kind, row)
+            for kind, counts in enumerate(state)
+            for row, count in enumerate(counts)
+            for _ in range(count)
+        ]
+        if len(placed) >= world.least and all(
+            sum(state[kind]) >= least for kind, least in world.roles.items()
+        ):
+            return True
+        for kind, pods in enumerate(world.pods):
+            if sum(state[kind]) == pods.count:
+                continue
+            for row in range(len(world.nodes)):
+                if takes(world, placed, kind, row):
+                    counts = list(state[kind])
+                    counts[row] += 1
+                    following = (*state[:kind], tuple(counts), *state[kind + 1 :])
+                    if following not in seen:
+                        seen.add(following)
+                        left.append(following)
+    return False
+
+
+def is_valid(world: World, places: Iterable[tuple[int, int]]) -> bool:
+    """Whether these pods can be placed one after the other, and are enough."""
+    placed: list[tuple[int, int]] = []
+    for kind, row in places:
+        if not takes(world, placed, kind, row):
+            return False
+        placed.append((kind, row))
+    counts = Counter(kind for kind, _ in placed)
+    return (
+        all(counts[kind] <= pods.count for kind, pods in enumerate(world.pods))
+        and len(placed) >= world.least
+        and all(counts[kind] >= least for kind, least in world.roles.items())
+    )
+
+
+def given(world: World) -> problem.Problem:
+    """Return the world as the search sees it."""
+    size, kinds = len(world.nodes), len(world.pods)
+    codes = {
+        "host": np.arange(size),
+        "zone": np.array([node.zone for node in world.nodes], dtype=np.int64),
+    }
+    apart, near, spread = [], [], []
+    for by in ("host", "zone"):
+        pairs = np.zeros((kinds, kinds), dtype=np.bool_)
+        for kind, pods in enumerate(world.pods):
+            if pods.apart_by == by:
+                pairs[kind, list(pods.apart_from)] = True
+        if pairs.any():
+            apart.append(problem.Apart(codes=codes[by], pairs=pairs | pairs.T))
+    ports = np.array([pods.port for pods in world.pods])
+    pairs = (ports[:, np.newaxis] == ports) & (ports > 0)
+    if pairs.any():
+        apart.append(problem.Apart(codes=codes["host"], pairs=pairs))
+    for kind, pods in enumerate(world.pods):
+        if pods.near_by:
+            where = codes[pods.near_by]
+            counted = np.isin(np.arange(kinds), list(pods.near_to))
+            near.append(
+                problem.Near(
+                    kind=kind,
+                    codes=(where,),
+                    present=(np.zeros(int(where.max(initial=-1)) + 2, dtype=np.int64),),
+                    counted=counted,
+                    first_anywhere=kind in pods.near_to,
+                )
+            )
+        if pods.spread_by:
+            where = codes[pods.spread_by]
+            eligible = np.array([pods.disk in ("", node.disk) for node in world.nodes]) & (
+                where >= 0
+            )
+            spread.append(
+                problem.Spread(
+                    kind=kind,
+                    codes=where,
+                    eligible=eligible,
+                    present=np.zeros(int(where.max(initial=-1)) + 2, dtype=np.int64),
+                    domains=np.unique(where[eligible]),
+                    few=not eligible.any(),
+                    counted=np.arange(kinds) == kind,
+                    counts_itself=True,
+                    max_skew=pods.skew,
+                )
+            )
+    requirements = [problem.Requirement(kinds=tuple(range(kinds)), least=world.least)]
+    requirements += [
+        problem.Requirement(kinds=(kind,), least=least) for kind, least in world.roles.items()
+    ]
+    return problem.Problem(
+        kinds=tuple(
+            problem.Kind(
+                count=pods.count,
+                request=np.array(pods.request, dtype=np.int64),
+                usable=np.array([pods.disk in ("", node.disk) for node in world.nodes]),
+                scores=np.zeros(size),
+            )
+            for pods in world.pods
+        ),
+        free=np.array([node.free for node in world.nodes], dtype=np.int64),
+        requirements=tuple(requirements),
+        apart=tuple(apart),
+        near=tuple(near),
+        spread=tuple(spread),
+    )
+
+
+def draw(chance: random.Random, *, pods: int, nodes: int, rich: bool) -> World:
+    """Draw a world around a random placement of about all pods, 70 to 100 % full."""
+    kinds = chance.randint(2, 4)
+    tight = chance.uniform(0.7, 1.0)
+    table = [
+        Node(
+            free=[0, 0, 0],
+            zone=chance.choice((0, 1, 2)) if chance.random() < 0.9 else -1,
+            disk=chance.choice(("", "ssd", "hdd")),
+        )
+        for _ in range(nodes)
+    ]
+    sizes = [
+        [chance.choice((1, 2, 3, 4, 6)), chance.choice((1, 2, 4, 8)), chance.choice((0, 0, 1, 2))]
+        for _ in range(kinds)
+    ]
+    drawn = [Pods(count=0, request=size) for size in sizes]
+    for _ in range(pods):
+        kind = chance.randrange(kinds)
+        drawn[kind].count += 1
+        node = chance.choice(table)
+        node.free = [a + b for a, b in zip(node.free, drawn[kind].request, strict=True)]
+    for node in table:
+        node.free = [int(free / tight) if chance.random() < 0.6 else free for free in node.free]
+    for kind, each in enumerate(drawn):
+        if chance.random() < 0.3:
+            each.disk = chance.choice(("ssd", "hdd"))
+        if rich:
+            _constrain(chance, drawn, kind)
+    world = World(nodes=table, pods=[each for each in drawn if each.count], least=0)
+    if len(world.pods) != kinds:
+        return draw(chance, pods=pods, nodes=nodes, rich=rich)
+    world.least = world.size()
+    if chance.random() < 0.2:
+        world.least -= chance.randint(0, 2)
+        kind = chance.randrange(kinds)
+        world.roles = {kind: chance.randint(1, world.pods[kind].count)}
+    return world
+
+
+def _constrain(chance: random.Random, drawn: list[Pods], kind: int) -> None:
+    each, others = drawn[kind], range(len(drawn))
+    what = chance.random()
+    some = frozenset(other for other in others if chance.random() < 0.4)
+    by = chance.choice(("host", "zone"))
+    if what < 0.25:
+        each.apart_by, each.apart_from = by, some or frozenset({kind})
+    elif what < 0.4:
+        each.near_by, each.near_to = by, some or frozenset({kind})
+    elif what < 0.55:
+        each.spread_by, each.skew = by, chance.choice((1, 1, 2))
+    elif what < 0.65:
+        each.port = chance.choice((80, 443))
+
+
+def draw_that_fits(chance: random.Random, *, pods: int, nodes: int) -> World:
+    """Draw a world that a hidden placement fills to 70 to 100 %, with whatever rules it keeps."""
+    while True:
+        kinds = chance.randint(2, 4)
+        table = [
+            Node(free=[0, 0, 0], zone=chance.randrange(3), disk=chance.choice(("", "ssd")))
+            for _ in range(nodes)
+        ]
+        drawn = [
+            Pods(
+                count=0,
+                request=[
+                    chance.choice((1, 2, 3, 4, 6)),
+                    chance.choice((1, 2, 4, 8)),
+                    chance.choice((0, 0, 1, 2)),
+                ],
+            )
+            for _ in range(kinds)
+        ]
+        placed: Placed = []
+        for _ in range(pods):
+            kind, row = chance.randrange(kinds), chance.randrange(nodes)
+            placed.append((kind, row))
+            drawn[kind].count += 1
+            asked = drawn[kind].request
+            table[row].free = [a + b for a, b in zip(table[row].free, asked, strict=True)]
+        if not all(each.count for each in drawn):
+            continue
+        tight = chance.uniform(0.7, 1.0)
+        for node in table:
+            node.free = [int(free / tight) if chance.random() < 0.6 else free for free in node.free]
+        world = World(nodes=table, pods=drawn, least=pods)
+        for each in drawn:
+            _add_rules_that_hold(chance, world, each, placed)
+        return world
+
+
+def _add_rules_that_hold(chance: random.Random, world: World, each: Pods, placed: Placed) -> None:
+    """Constrain one kind in several ways; what the placement breaks is taken back."""
+    others = range(len(world.pods))
+    tries = (
+        {"disk": "ssd"},
+        {
+            "apart_by": chance.choice(("host", "zone")),
+            "apart_from": frozenset(other for other in others if chance.random() < 0.5),
+        },
+        {
+            "near_by": chance.choice(("host", "zone")),
+            "near_to": frozenset(other for other in others if chance.random() < 0.5),
+        },
+        {"spread_by": chance.choice(("host", "zone")), "skew": chance.choice((1, 2))},
+        {"port": chance.choice((80, 443))},
+    )
+    for settings in tries:
+        if chance.random() < 0.6:
+            before = {name: getattr(each, name) for name in settings}
+            for name, value in settings.items():
+                setattr(each, name, value)
+            if in_some_order(world, placed) is None:
+                for name, value in before.items():
+                    setattr(each, name, value)
+
+
+def in_some_order(world: World, placed: Placed) -> Placed | None:
+    """Return these places in an order in which each pod may go there, if a simple one is found."""
+    left: Placed = list(placed)
+    done: Placed = []
+    while left:
+        following = next((one for one in left if takes(world, done, *one)), None)
+        if following is None:
+            return None
+        left.remove(following)
+        done.append(following)
+    return done
+
+
+def documents(world: World) -> list[dict[str, Any]]:
+    """Return the manifests of the world: amounts in cores, Gi and GPUs."""
+    return [
+        *(_node(row, node) for row, node in enumerate(world.nodes)),
+        {
+            "apiVersion": "scheduling.volcano.sh/v1beta1",
+            "kind": "PodGroup",
+            "metadata": {"name": "g", "namespace": "default"},
+            "spec": {
+                "queue": "default",
+                "minMember": world.least,
+                "minTaskMember": {f"k{kind}": least for kind, least in world.roles.items()},
+            },
+        },
+        *(
+            _pod(kind, number, pods)
+            for kind, pods in enumerate(world.pods)
+            for number in range(pods.count)
+        ),
+    ]
+
+
+def _node(row: int, node: Node) -> dict[str, Any]:
+    labels = {"kubernetes.io/hostname": f"n{row}", "disk": node.disk or "none"}
+    if node.zone >= 0:
+        labels["zone"] = f"z{node.zone}"
+    cpu, memory, gpus = node.free
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": f"n{row}", "labels": labels},
+        "status": {
+            "allocatable": {
+                "cpu": str(cpu),
+                "memory": f"{memory}Gi",
+                "nvidia.com/gpu": str(gpus),
+                "pods": "110",
+            },
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
+    }
+
+
+def _pod(kind: int, number: int, pods: Pods) -> dict[str, Any]:
+    cpu, memory, gpus = pods.request
+    requests = {"cpu": str(cpu), "memory": f"{memory}Gi"}
+    if gpus:
+        requests["nvidia.com/gpu"] = str(gpus)
+    container: dict[str, Any] = {
+        "name": "c",
+        "image": "i",
+        "resources": {"requests": requests, "limits": requests},
+    }
+    if pods.port:
+        container["ports"] = [{"containerPort": pods.port, "hostPort": pods.port}]
+    spec: dict[str, Any] = {"schedulerName": "vscheduler", "containers": [container]}
+    if pods.disk:
+        spec["nodeSelector"] = {"disk": pods.disk}
+    affinity = {}
+    if pods.apart_by:
+        affinity["podAntiAffinity"] = _required(pods.apart_by, pods.apart_from)
+    if pods.near_by:
+        affinity["podAffinity"] = _required(pods.near_by, pods.near_to)
+    if affinity:
+        spec["affinity"] = affinity
+    if pods.spread_by:
+        spec["topologySpreadConstraints"] = [
+            {
+                "maxSkew": pods.skew,
+                "topologyKey": KEYS[pods.spread_by],
+                "whenUnsatisfiable": "DoNotSchedule",
+                "labelSelector": _kinds(frozenset({kind})),
+            }
+        ]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": f"k{kind}-{number}",
+            "namespace": "default",
+            "labels": {"kind": f"k{kind}"},
+            "annotations": {
+                "scheduling.k8s.io/group-name": "g",
+                "volcano.sh/task-spec": f"k{kind}",
+            },
+        },
+        "spec": spec,
+    }
+
+
+def _required(by: str, kinds: frozenset[int]) -> dict[str, Any]:
+    return {
+        "requiredDuringSchedulingIgnoredDuringExecution": [
+            {"topologyKey": KEYS[by], "labelSelector": _kinds(kinds)}
+        ]
+    }
+
+
+def _kinds(kinds: frozenset[int]) -> dict[str, Any]:
+    values = [f"k{kind}" for kind in sorted(kinds)]
+    return {"matchExpressions": [{"key": "kind", "operator": "In", "values": values}]}

@@ -1,0 +1,293 @@
+"""Assembly: the problem of one gang in the present state of the session."""
+
+import itertools
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from vscheduler.core.api import contracts, views
+from vscheduler.core.model import jobs, pod_affinity, refusals, resources, snapshot
+from vscheduler.core.placement import nominated_pods
+from vscheduler.core.placement.gang_search import problem
+from vscheduler.core.placement.pod_affinity import filters
+from vscheduler.core.session import job_state
+from vscheduler.core.session import session as working
+
+PodPresence = pod_affinity.PodPresence
+
+RULED = frozenset({refusals.RefusalCode.POD_AFFINITY, refusals.RefusalCode.TOPOLOGY_SPREAD})
+"""Refusals that the placement of other pods may lift. The problem has rules of its own for them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assembled:
+    """A problem, and what its numbers stand for."""
+
+    given: problem.Problem
+    tasks: Sequence[Sequence[jobs.Task]]
+    """The pods of each kind, in the order of their turns."""
+    rows: problem.Ints
+    """The node of each row of the problem."""
+
+
+def assemble(
+    session: working.Session,
+    state: job_state.JobState,
+    tasks: Sequence[jobs.Task],
+    room: snapshot.SearchRoom,
+    most: resources.Vector | None = None,
+) -> Assembled:
+    """Return the problem of starting the job with these pending tasks.
+
+    `most` (N, R) is what evictions could free. Filters that evictions could satisfy don't count
+    then, and neither do the pods that could be evicted: what is found may not be possible.
+    """
+    later = room is not snapshot.SearchRoom.IDLE
+    kinds = [list(each) for each in _kinds(session, state, tasks).values()]
+    requirements, sub_groups = _requirements(state, kinds)
+    samples = [_Sample(session, each[0], later=later, most=most) for each in kinds]
+    usable = np.array([each.usable for each in samples])
+    free = np.min([each.free for each in samples], axis=0)
+    rows = np.flatnonzero(usable.any(axis=0))
+    whole = problem.Problem(
+        kinds=tuple(
+            problem.Kind(
+                count=len(each),
+                request=session.request(each[0]),
+                usable=usable[kind, rows],
+                scores=samples[kind].scores[rows],
+            )
+            for kind, each in enumerate(kinds)
+        ),
+        free=free[rows],
+        requirements=requirements,
+        sub_groups=sub_groups,
+        # Reservations for nominated pods depend on the priority of whoever asks, and the answers of
+        # a plugin that doesn't declare what they depend on may depend on anything. Nodes that are
+        # avoided for a while prove nothing.
+        exact=(
+            session.dispatch.rows_tell_all
+            and not session.nominated.anybody
+            and most is None
+            and all(each.is_lasting for each in samples)
+        ),
+    )
+    return Assembled(
+        given=_Rules(session, samples, rows, later=later).add_to(whole), tasks=kinds, rows=rows
+    )
+
+
+def _kinds(
+    session: working.Session, state: job_state.JobState, tasks: Sequence[jobs.Task]
+) -> dict[Hashable, list[jobs.Task]]:
+    """Return equal pods together."""
+    kinds: dict[Hashable, list[jobs.Task]] = {}
+    for task in tasks:
+        key = (
+            task.pod_class,
+            nominated_pods.likeness(session, task),
+            task.role if state.job.roles_count else "",
+            None if state.sub_groups is None else state.sub_groups.of(task),
+        )
+        kinds.setdefault(key, []).append(task)
+    return kinds
+
+
+def _requirements(
+    state: job_state.JobState, kinds: Sequence[Sequence[jobs.Task]]
+) -> tuple[tuple[problem.Requirement, ...], tuple[problem.SubGroups, ...]]:
+    job, every = state.job, range(len(kinds))
+    found = [
+        problem.Requirement(kinds=tuple(every), least=max(1, job.min_member - state.ready_tasks))
+    ]
+    for role, least in sorted(job.min_task_member.items()) if job.roles_count else ():
+        missing = least - state.role_tasks(role, jobs.READY)
+        if missing > 0:
+            of_role = tuple(kind for kind in every if kinds[kind][0].role == role)
+            found.append(problem.Requirement(kinds=of_role, least=missing))
+    groups, by_key = state.sub_groups, dict[job_state.Key, list[int]]()
+    for kind in every if groups is not None else ():
+        key = groups.of(kinds[kind][0]) if groups is not None else None
+        if key is not None:
+            by_key.setdefault(key, []).append(kind)
+    policies = (
+        []
+        if groups is None
+        else [
+            problem.SubGroups(
+                groups=tuple(
+                    problem.Requirement(kinds=tuple(members), least=groups.missing(key))
+                    for key, members in by_key.items()
+                    if key[0] == place and groups.missing(key) > 0
+                ),
+                whole=max(0, lacking),
+            )
+            for place, lacking in groups.missing_groups().items()
+        ]
+    )
+    return tuple(found), tuple(each for each in policies if each.groups)
+
+
+class _Sample:
+    """One pod of a kind, and what the session's filters say of it."""
+
+    def __init__(
+        self,
+        session: working.Session,
+        task: jobs.Task,
+        *,
+        later: bool,
+        most: resources.Vector | None,
+    ) -> None:
+        self.task = task
+        self.affinity = session.affinity_counts.state_of(task)
+        self.free: problem.Ints = nominated_pods.room(session, task)
+        """What is free for the pod on each node, (N, R)."""
+        if not later:
+            now = session.cluster.allocatable - session.cluster.used
+            self.free = np.minimum(self.free, now)
+        self.scores = session.placement.scores(task)
+        if most is not None:
+            # Nodes where little must be evicted come first.
+            lack = np.maximum(session.request(task) - self.free, 0)
+            self.scores = -(lack / np.maximum(session.request(task), 1)).sum(axis=1)
+            self.free = self.free + most
+        request = session.request(task)
+        usable = np.asarray((self.free >= request)[:, request > 0].all(axis=1))
+        self.is_lasting = True
+        """Whether no node is closed only for a while."""
+        self.asked: set[refusals.RefusalCode] = set()
+        """What filters look at for such a pod."""
+        for result in session.placement.verdicts(task, session.cluster.view()):
+            code = refusals.of(result.refusal).code
+            self.asked.add(code)
+            self.is_lasting &= not result.temporary or bool(result.passes.all())
+            if code not in RULED and not (most is not None and result.curable):
+                usable &= result.passes if result.later is None else result.later
+                if not later:
+                    usable &= result.passes
+        self.usable = usable
+        """Nodes (N,) with room for the pod that no filter closes for good."""
+
+
+class _Rules:
+    """The rules between pods: how kinds of pods matter for each other."""
+
+    def __init__(
+        self,
+        session: working.Session,
+        samples: Sequence[_Sample],
+        rows: problem.Ints,
+        *,
+        later: bool,
+    ) -> None:
+        self._session, self._samples, self._rows, self._later = session, samples, rows, later
+
+    def add_to(self, whole: problem.Problem) -> problem.Problem:
+        """Return the problem with all rules."""
+        if not self._rows.size:
+            return whole
+        every = range(len(self._samples))
+        return replace(
+            whole,
+            apart=(*self._ports(), *self._apart()),
+            near=tuple(itertools.chain.from_iterable(map(self._near, every))),
+            spread=tuple(itertools.chain.from_iterable(map(self._spread, every))),
+        )
+
+    def _ports(self) -> Iterator[problem.Apart]:
+        """Yield the rule for pods that can't share a node because of their host ports."""
+        asking = [each.task.pod_class.constraints.ports for each in self._samples]
+        if not any(asking):
+            return
+        row = self._rows[:1]
+        name = self._session.layout.names[int(row[0])]
+        view = replace(self._session.cluster.view(row), ports={}, leaving_ports={})
+        pairs = self._nobody()
+        for other, taken in enumerate(asking):
+            for kind in range(len(self._samples)) if taken else ():
+                pairs[kind, other] = self._collides(kind, replace(view, ports={name: taken}))
+        yield problem.Apart(codes=np.arange(self._rows.size), pairs=pairs | pairs.T)
+
+    def _collides(self, kind: int, view: contracts.NodeView) -> bool:
+        """Whether this one node refuses a pod because of the host ports that are taken there."""
+        return not all(
+            bool(result.passes[0])
+            for result in self._session.placement.verdicts(self._samples[kind].task, view)
+            if refusals.of(result.refusal).code is refusals.RefusalCode.PORTS
+        )
+
+    def _apart(self) -> Iterator[problem.Apart]:
+        """Yield the rules of required anti-affinity, by node label."""
+        by_key: dict[str, problem.Flags] = {}
+        for kind, each in enumerate(self._samples):
+            found: list[views.TopologyCount] = []
+            if each.affinity and refusals.RefusalCode.POD_ANTI_AFFINITY in each.asked:
+                found += each.affinity.avoided
+            if each.affinity and refusals.RefusalCode.EXISTING_ANTI_AFFINITY in each.asked:
+                found += each.affinity.repelling
+            for near in found:
+                pairs = by_key.setdefault(near.topology_key, self._nobody())
+                pairs[kind] |= self._counted(near.pods)
+        for key, pairs in sorted(by_key.items()):
+            if pairs.any():
+                codes = self._session.layout.label(key)[0][self._rows]
+                yield problem.Apart(codes=codes, pairs=pairs | pairs.T)
+
+    def _near(self, kind: int) -> Iterator[problem.Near]:
+        """Yield the rule of required affinity."""
+        each = self._samples[kind]
+        if each.affinity is None or refusals.RefusalCode.POD_AFFINITY not in each.asked:
+            return
+        required = each.affinity.required_affinity
+        # A pod that leaves helps nobody who is to stay, and one that comes nobody who starts now.
+        helping = (
+            [PodPresence.STAYING, PodPresence.COMING] if self._later else [PodPresence.STAYING]
+        )
+        counting = helping if self._later else list(PodPresence)
+        domains = [near.pods.by_label(near.topology_key) for near in required]
+        nobody = not any(found.counts[counting].any() for found in domains)
+        yield problem.Near(
+            kind=kind,
+            codes=tuple(found.codes[self._rows] for found in domains),
+            present=tuple(found.counts[helping].sum(axis=0) for found in domains),
+            counted=self._counted(required[0].pods),
+            first_anywhere=each.affinity.matches_itself and nobody,
+        )
+
+    def _spread(self, kind: int) -> Iterator[problem.Spread]:
+        """Yield the rules of hard topology spread."""
+        each = self._samples[kind]
+        if each.affinity is None or refusals.RefusalCode.TOPOLOGY_SPREAD not in each.asked:
+            return
+        spreads = [count for count in each.affinity.spreading if count.spread.hard]
+        limits = each.task.pod_class.constraints
+        found = filters.spread_domains(spreads, limits, self._session.layout)
+        for count, (domains, eligible) in zip(spreads, found, strict=True):
+            yield problem.Spread(
+                kind=kind,
+                codes=domains.codes[self._rows],
+                eligible=eligible[self._rows],
+                present=domains.expected,
+                domains=domains.present,
+                few=domains.present.size < max(count.spread.min_domains, 1),
+                counted=self._counted(count.pods),
+                counts_itself=count.counts_itself,
+                max_skew=count.spread.max_skew,
+            )
+
+    def _counted(self, pods: views.DomainCounts) -> problem.Flags:
+        """Return the kinds (K,) whose pods are counted, found by counting one of them."""
+        counted = np.zeros(len(self._samples), dtype=np.bool_)
+        row, counts = int(self._rows[0]), self._session.affinity_counts
+        for kind, each in enumerate(self._samples):
+            before = pods.version
+            counts.move(each.task, row, PodPresence.COMING, 1)
+            counted[kind] = pods.version != before
+            counts.move(each.task, row, PodPresence.COMING, -1)
+        return counted
+
+    def _nobody(self) -> problem.Flags:
+        size = len(self._samples)
+        return np.zeros((size, size), dtype=np.bool_)

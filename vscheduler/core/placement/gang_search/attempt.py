@@ -1,0 +1,263 @@
+"""Attempt: places a whole gang by the search, within a budget of steps and a statement."""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+
+from vscheduler.core.model import decisions, jobs, queues, resources, snapshot
+from vscheduler.core.placement import nominated_pods
+from vscheduler.core.placement.gang_search import assembly, problem, search
+from vscheduler.core.session import job_state, ordering, statement
+from vscheduler.core.session import session as working
+
+Room = snapshot.SearchRoom
+
+ASSEMBLY_COST = 200
+"""Approximate microseconds for one kind of pods in the problem of a gang."""
+ASSEMBLED_NODES = 5
+"""So many nodes cost a microsecond more."""
+STEP_COST = 130
+"""Approximate microseconds for one step of a search."""
+NODES_A_STEP = 1000
+"""For each so many nodes, a step counts once more."""
+CYCLES_MAX = 16
+"""A search is given up after so many times the steps of a cycle."""
+PROOF_PART = 2
+"""A proof may take this fraction of the steps to find out which pods stand in the way."""
+CONTINUE_SECONDS = 1.0
+"""After how long a search that was cut short is continued."""
+ABOUT_NODES = frozenset({decisions.ReasonCode.NO_ROOM, decisions.ReasonCode.NEVER_FITS})
+"""Reasons that a search may find to be wrong for the gang as a whole."""
+
+
+def place(
+    session: working.Session,
+    trial: statement.Statement,
+    queue: queues.Queue,
+    state: job_state.JobState,
+) -> bool:
+    """Place the minimum of a job by a search, since placing its tasks one by one has failed.
+
+    What the statement holds of the job is undone. If no nodes are found, the job's reason says what
+    the search has shown.
+    """
+    if not _may_help(session, state):
+        return False
+    trial.rollback()
+    attempt = Attempt(session, queue, state)
+    if attempt.succeeds(trial):
+        session.reasons.forget(state.job.id)
+        return True
+    if attempt.proof is not None:
+        session.reasons.add_proof(state.job.id, attempt.proof)
+    return False
+
+
+def with_room_to_free(
+    session: working.Session,
+    state: job_state.JobState,
+    tasks: Sequence[jobs.Task],
+    most: resources.Vector,
+) -> list[tuple[jobs.Task, int]] | None:
+    """Return nodes for the minimum of a job, if all that may be evicted were gone; or None.
+
+    `most` (N, R) is an upper bound of what evictions could free.
+    """
+    queue = session.queues[state.job.queue]
+    return Attempt(session, queue, state).find(tasks, Room.EVICTABLE, most)
+
+
+def _may_help(session: working.Session, state: job_state.JobState) -> bool:
+    """Whether nodes are what a job lacks that can't be placed pod by pod."""
+    if not could_help(session, state):
+        return False
+    reason = session.reasons.by_job.get(state.job.id)
+    if reason is not None and reason.code not in ABOUT_NODES:
+        # Other members may ask for less than those that the queue may not take.
+        elastic = len(state.job.tasks) > state.job.min_member
+        if not elastic or reason.code is not decisions.ReasonCode.QUEUE_OVER_SHARE:
+            return False
+    return True
+
+
+def could_help(session: working.Session, state: job_state.JobState) -> bool:
+    """Whether a search could do better than placing pod by pod.
+
+    It can't for equal pods that nothing but their size and one rule restricts: any of them is as
+    good as any other.
+    """
+    if not session.gang_searches.steps_max or not session.dispatch.asks("job_ready"):
+        return False
+    job = state.job
+    if len(job.classes) > 1 or job.roles_count or state.sub_groups is not None:
+        return True
+    for limits in (pod_class.constraints for pod_class in job.classes):
+        if limits.pod_affinity or limits.spread or len(limits.pod_anti_affinity) > 1:
+            return True
+    if session.affinity_counts.nobody:
+        return False
+    return len({nominated_pods.likeness(session, task) for task in job.tasks}) > 1
+
+
+class Attempt:
+    """One attempt to place the minimum of a job that placing pod by pod doesn't place."""
+
+    def __init__(
+        self, session: working.Session, queue: queues.Queue, state: job_state.JobState
+    ) -> None:
+        self._session, self._queue, self._state = session, queue, state
+        self.proof: decisions.GangProof | None = None
+        """Why no nodes were found."""
+
+    def succeeds(self, trial: statement.Statement) -> bool:
+        """Place the minimum on what is free, or else on what is being released; or place nothing.
+
+        The job has no task placed in this cycle.
+        """
+        state = self._state
+        pending = list(state.tasks(jobs.TaskStatus.PENDING))
+        tasks = ordering.tasks(self._session.dispatch, state, pending)
+        rooms = [Room.IDLE, Room.RELEASING] if self._is_released() else [Room.IDLE]
+        for room in rooms:
+            self.proof = None
+            places = self.find(tasks, room)
+            if places is not None:
+                return self._place(trial, places)
+        return False
+
+    def find(
+        self, tasks: Sequence[jobs.Task], room: Room, most: resources.Vector | None = None
+    ) -> list[tuple[jobs.Task, int]] | None:
+        """Return tasks with rows, in an order in which all filters pass; None if none are found."""
+        assembled = assembly.assemble(self._session, self._state, tasks, room, most)
+        each = ASSEMBLY_COST + assembled.rows.size // ASSEMBLED_NODES
+        self._session.spend("assemblies", each * len(assembled.tasks))
+        places = self._solve(assembled, (self._state.job.id, room))
+        if places is None:
+            return None
+        left = [iter(tasks) for tasks in assembled.tasks]
+        return [(next(left[kind]), int(assembled.rows[place])) for kind, place in places]
+
+    def _is_released(self) -> bool:
+        """Whether any resources are being released."""
+        cluster = self._session.cluster
+        return bool((cluster.used != cluster.future_used).any())
+
+    def _solve(
+        self, assembled: assembly.Assembled, place: snapshot.SearchPlace
+    ) -> Sequence[tuple[int, int]] | None:
+        """Return kinds and rows, unless none are found, or it is known that none will be."""
+        given, searches = assembled.given, self._session.gang_searches
+        if not assembled.rows.size:  # nobody fits anywhere, and other reasons say it better
+            return None
+        known = searches.last(place) or snapshot.GangSearch(fingerprint=b"")
+        fingerprint = _fingerprint(given)
+        if known.fingerprint != fingerprint:
+            known = snapshot.GangSearch(fingerprint=fingerprint, spent=known.spent)
+        if known.finished:
+            self._conclude(assembled, place, known)
+            return None
+        weight = 1 + given.free.shape[0] // NODES_A_STEP
+        allowed = searches.steps_left // weight
+        whole = min(searches.steps_max // weight, 2 * sum(kind.count for kind in given.kinds))
+        if allowed < max(1, whole) or not searches.is_due(place[0]):
+            self._continue_soon()
+            self._conclude(assembled, place, known)
+            return None
+        outcome = search.solve(given, allowed, known.failed if known.steps else None)
+        if isinstance(outcome.answer, problem.Found):
+            self._spend(outcome.steps * weight)
+            return outcome.answer.places
+        found = self._refused(given, known, outcome, allowed, weight)
+        if not found.finished:
+            self._continue_soon()
+        self._conclude(assembled, place, found)
+        return None
+
+    def _refused(
+        self,
+        given: problem.Problem,
+        known: snapshot.GangSearch,
+        outcome: search.Outcome,
+        allowed: int,
+        weight: int,
+    ) -> snapshot.GangSearch:
+        """Return what is known after a search that found no nodes."""
+        blocking, steps = problem.Impossible(), outcome.steps
+        proved = isinstance(outcome.answer, problem.Impossible)
+        if proved:
+            proof = search.Proof(given, allowed // PROOF_PART)
+            blocking = proof.find()
+            steps += proof.steps
+        self._spend(steps * weight)
+        enough = self._session.gang_searches.steps_max * CYCLES_MAX
+        return snapshot.GangSearch(
+            fingerprint=known.fingerprint,
+            steps=known.steps + steps,
+            spent=known.spent + steps * weight,
+            finished=proved
+            or not search.remembers(given)
+            or not given.exact
+            or (known.steps + steps) * weight >= enough,
+            proved=proved,
+            blocking=blocking.counts,
+            irreducible=blocking.irreducible,
+            failed=() if proved else outcome.failed,
+        )
+
+    def _spend(self, steps: int) -> None:
+        self._session.gang_searches.spend(steps)
+        self._session.spend("searches", steps * STEP_COST)
+
+    def _continue_soon(self) -> None:
+        """Ask for another cycle with a budget of its own."""
+        self._session.decided.wake(self._session.snapshot.now + CONTINUE_SECONDS)
+
+    def _conclude(
+        self,
+        assembled: assembly.Assembled,
+        place: snapshot.SearchPlace,
+        found: snapshot.GangSearch,
+    ) -> None:
+        """Remember a search without result."""
+        self._session.gang_searches.keep(place, found)
+        if not (found.steps or found.proved):
+            return
+        self.proof = decisions.GangProof(
+            proved=found.proved,
+            steps=found.steps,
+            blocking=tuple(_blocking(assembled, found)),
+            irreducible=found.irreducible,
+        )
+
+    def _place(self, trial: statement.Statement, places: Iterable[tuple[jobs.Task, int]]) -> bool:
+        """Place the tasks there; place none if any filter or hook disagrees."""
+        session, before = self._session, trial.checkpoint()
+        for task, row in places:
+            choice = None
+            if session.dispatch.all_agree("allocatable", self._queue, task):
+                choice = session.placement.at(task, row)
+            if choice is None:
+                trial.rollback(before)
+                return False
+            (trial.allocate if choice.idle else trial.pipeline)(task, row)
+        return True
+
+
+def _fingerprint(given: problem.Problem) -> bytes:
+    return hashlib.blake2b(given.key(), digest_size=16).digest()
+
+
+def _blocking(
+    assembled: assembly.Assembled, found: snapshot.GangSearch
+) -> Iterator[decisions.PodsOfKind]:
+    """Yield the pods that stand in each other's way."""
+    kinds = assembled.given.kinds
+    for kind, count in enumerate(found.blocking):
+        if count:
+            task = assembled.tasks[kind][0]
+            yield decisions.PodsOfKind(
+                count=count,
+                role=task.role,
+                request=task.pod_class.request,
+                nodes=int(kinds[kind].usable.sum()),
+            )

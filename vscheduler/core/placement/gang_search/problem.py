@@ -1,0 +1,186 @@
+"""The problem to solve: equal pods, nodes, and what decides whether they fit together.
+
+Plain data, so that a solution or a proof depends on nothing else. Rows are nodes, as everywhere in
+the core; kinds are numbered in the order of `Problem.kinds`.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints: TypeAlias = NDArray[np.int64]
+Flags: TypeAlias = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Kind:
+    """Equal pods of the gang."""
+
+    count: int
+    request: Ints
+    """(R,), the pod slot included."""
+    usable: Flags
+    """Nodes (N,) that take such a pod, as far as free amounts and the rules below don't decide."""
+    scores: NDArray[np.float64]
+    """(N,), higher is better."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Apart:
+    """Kinds that keep each other out of a topology domain: anti-affinity, or equal host ports."""
+
+    codes: Ints
+    """The domain of each node (N,); -1 for nodes without the label, which don't matter."""
+    pairs: Flags
+    """(K, K), symmetric."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Near:
+    """The required affinity of one kind: a domain must already have one of the pods asked for."""
+
+    kind: int
+    codes: Sequence[Ints]
+    """By topology key, the domain of each node (N,)."""
+    present: Sequence[Ints]
+    """By topology key, the number of such pods in each domain; the last element is 0."""
+    counted: Flags
+    """Kinds (K,) that are asked for."""
+    first_anywhere: bool
+    """Whether the first pod may go anywhere: it is one of those asked for, and there are none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Spread:
+    """A topology spread constraint of one kind."""
+
+    kind: int
+    codes: Ints
+    """The domain of each node (N,); -1 for nodes without the label, which take no such pod."""
+    eligible: Flags
+    """Nodes (N,) on which pods count."""
+    present: Ints
+    """Numbers of pods by domain; the last element is 0."""
+    domains: Ints
+    """The domains that count for the minimum."""
+    few: bool
+    """Whether there are fewer domains than minDomains, so that the minimum is 0."""
+    counted: Flags
+    """Kinds (K,) that count."""
+    counts_itself: bool
+    max_skew: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requirement:
+    """At least so many pods of these kinds are needed."""
+
+    kinds: tuple[int, ...]
+    least: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubGroups:
+    """The sub-groups of one policy: each has all of its size or no pod, and enough have it."""
+
+    groups: tuple[Requirement, ...]
+    whole: int
+    """How many sub-groups are needed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Problem:
+    """Find nodes for enough of these pods."""
+
+    kinds: tuple[Kind, ...]
+    free: Ints
+    """(N, R)."""
+    requirements: tuple[Requirement, ...]
+    sub_groups: tuple[SubGroups, ...] = ()
+    apart: tuple[Apart, ...] = ()
+    near: tuple[Near, ...] = ()
+    spread: tuple[Spread, ...] = ()
+    exact: bool = True
+    """Whether the problem shows all that decides. Otherwise it may be stricter than the filters
+    are, and a search that finds nothing proves nothing."""
+
+    def key(self) -> bytes:
+        """Return all that the answer depends on, but for the order of preference."""
+        return b"\0".join(self._parts())
+
+    def only(self, counts: Sequence[int]) -> "Problem":
+        """Return the problem of placing all of so many pods of each kind, and nothing else.
+
+        No rule may be about other kinds of pods than those it constrains.
+        """
+        kept = [kind for kind, count in enumerate(counts) if count]
+        numbers = {kind: number for number, kind in enumerate(kept)}
+        every = Requirement(kinds=tuple(range(len(kept))), least=sum(counts))
+        return replace(
+            self,
+            kinds=tuple(replace(self.kinds[kind], count=counts[kind]) for kind in kept),
+            requirements=(every,),
+            sub_groups=(),
+            apart=tuple(replace(rule, pairs=rule.pairs[np.ix_(kept, kept)]) for rule in self.apart),
+            spread=tuple(
+                replace(rule, kind=numbers[rule.kind], counted=rule.counted[kept])
+                for rule in self.spread
+                if rule.kind in numbers
+            ),
+        )
+
+    def ordered(self) -> Flags:
+        """Return the kinds (K,) for which it matters what was placed before them, or after."""
+        flags = np.zeros(len(self.kinds), dtype=np.bool_)
+        rules: tuple[Near | Spread, ...] = (*self.near, *self.spread)
+        for rule in rules:
+            flags |= rule.counted
+            flags[rule.kind] = True
+        return flags
+
+    def _parts(self) -> Iterator[bytes]:
+        yield np.array(self.free.shape).tobytes()
+        yield self.free.tobytes()
+        yield repr((self.requirements, self.sub_groups, self.exact)).encode()
+        for kind in self.kinds:
+            yield str(kind.count).encode()
+            yield kind.request.tobytes()
+            yield np.packbits(kind.usable).tobytes()
+        rules: tuple[Apart | Near | Spread, ...] = (*self.apart, *self.near, *self.spread)
+        for rule in rules:
+            yield type(rule).__name__.encode()
+            for each in fields(rule):
+                value = getattr(rule, each.name)
+                for part in value if isinstance(value, tuple) else (value,):
+                    yield part.tobytes() if isinstance(part, np.ndarray) else repr(part).encode()
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The whole gang fits."""
+
+    places: tuple[tuple[int, int], ...]
+    """Kind and row of each pod, in an order in which all filters pass."""
+
+
+@dataclass(frozen=True, slots=True)
+class Impossible:
+    """The gang can't fit, whatever is tried."""
+
+    counts: tuple[int, ...] = ()
+    """By kind, pods that don't fit together; empty if the gang needs only some of its pods."""
+    irreducible: bool = False
+    """Whether they would fit together with any one of them left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class CutShort:
+    """Nothing was found within the budget."""
+
+    steps: int
+
+
+Answer: TypeAlias = Found | Impossible | CutShort

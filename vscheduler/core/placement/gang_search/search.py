@@ -1,0 +1,282 @@
+"""The search: the scarcest pods first, on the nodes that the others miss least, and back again.
+
+Kinds of pods that find the fewest places beyond what they need come first. What has failed once
+isn't tried again on nodes that are alike, and bounds tell early that a branch leads nowhere.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from vscheduler.core.placement.gang_search import bounds, problem, state
+
+CELLS_EACH_STEP = 256
+"""Up to so many kinds times nodes, the bounds over several kinds are looked at in each step."""
+PODS_REMEMBERED = 64
+"""In gangs with more pods, states that failed aren't remembered: hardly any comes again."""
+GIVE_UP = -1
+"""In place of a row: no more pods of the kind are placed."""
+
+Step = tuple[int, int]
+"""A kind, and a row or GIVE_UP."""
+
+
+class Search:
+    """One attempt to solve a problem. A step is a pod that is placed, or a kind given up."""
+
+    def __init__(
+        self,
+        given: problem.Problem,
+        steps_max: int | None,
+        *,
+        straight: bool = False,
+        failed: Iterable[bytes] = (),
+    ) -> None:
+        """With `straight`, choose nodes by score, and give up where a step leads nowhere.
+
+        `failed` is from an earlier search for the same problem.
+        """
+        self._problem = given
+        self._state = state.State(given)
+        self._straight = straight
+        self._steps_max = steps_max
+        self.steps = 0
+        self.failed: dict[bytes, None] = dict.fromkeys(failed)
+        """States that lead nowhere, in the order in which that was found."""
+        self._ordered = given.ordered()
+        self._remembers = remembers(given)
+        self._small = len(given.kinds) * given.free.shape[0] <= CELLS_EACH_STEP
+        sizes = given.free.max(axis=0, initial=0)
+        self._scale = 1.0 / np.maximum(sizes, 1)
+
+    def run(self) -> problem.Answer:
+        """Search until a solution is found, nothing is left to try, or the steps are used up."""
+        now = self._state
+        if self._is_done():
+            return problem.Found(())
+        if not self._promises(at_root=True):
+            return self._nothing()
+        branches: list[tuple[bytes, Iterator[Step]]] = [(now.key(), self._next_steps())]
+        while branches:
+            step = next(branches[-1][1], None)
+            if step is None:
+                self._leave(branches)
+            elif self.steps == self._steps_max:
+                return problem.CutShort(self.steps)
+            elif self._take(branches, step):
+                return problem.Found(tuple(now.order))
+        return self._nothing()
+
+    def _take(self, branches: list[tuple[bytes, Iterator[Step]]], step: Step) -> bool:
+        """Take one step, and take it back if it leads nowhere; return whether all is done."""
+        self.steps += 1
+        now, (kind, row) = self._state, step
+        if row == GIVE_UP:
+            now.give_up(kind)
+        else:
+            now.place(kind, row)
+        if self._is_done():
+            return True
+        key = now.key() if self._remembers else b""
+        if (self._remembers and key in self.failed) or not self._promises():
+            now.take_back()
+            if self._straight:
+                branches.clear()
+        else:
+            branches.append((key, self._next_steps()))
+        return False
+
+    def _leave(self, branches: list[tuple[bytes, Iterator[Step]]]) -> None:
+        """Go back by one step: there is nothing left to try."""
+        key, _ = branches.pop()
+        if self._remembers:
+            self.failed[key] = None
+        if branches:
+            self._state.take_back()
+
+    def _nothing(self) -> problem.Answer:
+        if self._problem.exact and not (self._straight and self.steps):
+            return problem.Impossible()
+        return problem.CutShort(self.steps)
+
+    def _is_done(self) -> bool:
+        placed = self._state.placed
+        given = self._problem
+        return all(
+            placed[list(each.kinds)].sum() >= each.least for each in given.requirements
+        ) and all(self._has_sub_groups(each, placed) for each in given.sub_groups)
+
+    @staticmethod
+    def _has_sub_groups(wanted: problem.SubGroups, placed: problem.Ints) -> bool:
+        counts = [(int(placed[list(each.kinds)].sum()), each.least) for each in wanted.groups]
+        broken = any(0 < count < least for count, least in counts)
+        return not broken and sum(count >= least for count, least in counts) >= wanted.whole
+
+    def _promises(self, *, at_root: bool = False) -> bool:
+        """Whether the present state may still lead to a solution."""
+        needed = self._needed()
+        if needed is None:
+            return False
+        now = self._state
+        places = now.prospects()
+        if (needed > now.seats(places)).any():
+            return False
+        if not (self._small or at_root):
+            return True
+        return not bounds.too_much(needed, now.requests, places, now.free)
+
+    def _needed(self) -> problem.Ints | None:
+        """Return how many more pods of each kind (K,) are needed; None if there are too few."""
+        now = self._state
+        most = now.placed + now.left
+        slack = np.full(most.size, np.iinfo(np.int64).max)
+        for each in self._problem.requirements:
+            kinds = list(each.kinds)
+            spare = int(most[kinds].sum()) - each.least
+            if spare < 0:
+                return None
+            slack[kinds] = np.minimum(slack[kinds], spare)
+        for policy in self._problem.sub_groups:
+            if not self._may_be_whole(policy, most, slack):
+                return None
+        needed: problem.Ints = np.maximum(now.left - slack, 0)
+        return needed
+
+    def _may_be_whole(
+        self, policy: problem.SubGroups, most: problem.Ints, slack: problem.Ints
+    ) -> bool:
+        """Whether enough sub-groups may become whole; adjusts the slack of those that must."""
+        placed = self._state.placed
+        spares = [int(most[list(each.kinds)].sum()) - each.least for each in policy.groups]
+        begun = [bool(placed[list(each.kinds)].any()) for each in policy.groups]
+        if any(spare < 0 for spare, one in zip(spares, begun, strict=True) if one):
+            return False
+        possible = sum(spare >= 0 for spare in spares)
+        if possible < policy.whole:
+            return False
+        for each, spare, one in zip(policy.groups, spares, begun, strict=True):
+            if spare >= 0 and (one or possible == policy.whole):
+                kinds = list(each.kinds)
+                slack[kinds] = np.minimum(slack[kinds], spare)
+        return True
+
+    def _next_steps(self) -> Iterator[Step]:
+        """Yield what may come next; each solution begins with one of these steps, in some order."""
+        now = self._state
+        kinds = np.flatnonzero(now.left)
+        seats = now.seats(now.places)[kinds] - now.left[kinds]
+        size = -(now.requests[kinds] * self._scale).sum(axis=1)
+        kinds = kinds[np.lexsort((kinds, size, seats))]
+        # Where the order doesn't matter, any solution can begin with the scarcest kind.
+        first = kinds[self._ordered[kinds]] if self._ordered[kinds[:1]].any() else kinds[:1]
+        for kind in first.tolist():
+            for row in self._by_preference(kind, now.candidates(kind)):
+                yield kind, row
+        for kind in first.tolist():
+            if self._may_give_up(kind):
+                yield kind, GIVE_UP
+
+    def _may_give_up(self, kind: int) -> bool:
+        self._state.give_up(kind)
+        may = self._needed() is not None
+        self._state.take_back()
+        return may
+
+    def _by_preference(self, kind: int, rows: problem.Ints) -> list[int]:
+        """Sort nodes: first those on which the least is left that no other pod can use."""
+        now = self._state
+        rest = now.free[rows] - now.requests[kind]
+        waste = np.round((now.unusable(kind, rows, rest) * self._scale).sum(axis=1), 9)
+        left = (rest * self._scale).sum(axis=1)
+        scores = -self._problem.kinds[kind].scores[rows]
+        keys = (rows, left, waste, scores) if self._straight else (rows, scores, left, waste)
+        found: list[int] = rows[np.lexsort(keys)].tolist()
+        return found
+
+
+def remembers(given: problem.Problem) -> bool:
+    """Whether a search remembers states that lead nowhere, and can go on from them later."""
+    return sum(kind.count for kind in given.kinds) <= PODS_REMEMBERED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What came of a search."""
+
+    answer: problem.Answer
+    steps: int
+    failed: tuple[bytes, ...] = ()
+    """States that lead nowhere, for a search that goes on."""
+
+
+def solve(
+    given: problem.Problem, steps_max: int | None, failed: Sequence[bytes] | None = None
+) -> Outcome:
+    """Solve the problem, or go on from states of which an earlier search knows they lead nowhere.
+
+    Good nodes are tried first, then those on which the gang fits most easily.
+    """
+    steps = 0
+    if failed is None:
+        first = Search(given, steps_max, straight=True)
+        answer, steps = first.run(), first.steps
+        if not isinstance(answer, problem.CutShort):
+            return Outcome(answer=answer, steps=steps)
+    left = None if steps_max is None else steps_max - steps
+    second = Search(given, left, failed=failed or ())
+    answer = second.run()
+    return Outcome(answer=answer, steps=steps + second.steps, failed=tuple(second.failed))
+
+
+class Proof:
+    """Finds out which pods of an impossible problem don't fit together."""
+
+    def __init__(self, given: problem.Problem, steps_max: int | None) -> None:
+        self._problem, self._steps_max = given, steps_max
+        self.steps = 0
+
+    def find(self) -> problem.Impossible:
+        """Return as few pods as can be shown.
+
+        None are named if the gang doesn't need all its pods, or if pods may need others of the gang
+        on their nodes: without those, they fit nowhere.
+        """
+        given = self._problem
+        counts = [kind.count for kind in given.kinds]
+        least = max((each.least for each in given.requirements), default=0)
+        helped = given.near or any(rule.counted.sum() > 1 for rule in given.spread)
+        if sum(counts) != least or given.sub_groups or helped:
+            return problem.Impossible()
+        for kind in range(len(counts)):
+            without = [*counts[:kind], 0, *counts[kind + 1 :]]
+            if any(without) and self._fails(without):
+                counts = without
+        irreducible = True
+        for kind, count in enumerate(counts):
+            if count:
+                counts[kind], is_least = self._least(counts, kind)
+                irreducible &= is_least
+        return problem.Impossible(tuple(counts), irreducible)
+
+    def _least(self, counts: Sequence[int], kind: int) -> tuple[int, bool]:
+        """Return with how few pods of the kind they still don't fit, and whether that is sure."""
+        fits, fails, sure = 0, counts[kind], True
+        while fails - fits > 1:
+            middle = (fits + fails) // 2
+            failed = self._fails([*counts[:kind], middle, *counts[kind + 1 :]])
+            sure &= failed is not None
+            fits, fails = (fits, middle) if failed else (middle, fails)
+        return fails, sure
+
+    def _fails(self, counts: Sequence[int]) -> bool | None:
+        """Whether so many pods don't fit; None if that takes too many steps to find out."""
+        left = None if self._steps_max is None else self._steps_max - self.steps
+        if left is not None and left <= 0:
+            return None
+        attempt = Search(self._problem.only(counts), left)
+        answer = attempt.run()
+        self.steps += 1 + attempt.steps
+        if isinstance(answer, problem.CutShort):
+            return None
+        return isinstance(answer, problem.Impossible)

@@ -1,0 +1,242 @@
+"""The state of a search: which pods are placed where, and what that leaves."""
+
+import hashlib
+from collections import defaultdict
+
+import numpy as np
+
+from vscheduler.core.placement.gang_search import problem
+
+DIGEST_BYTES = 12
+PLENTY = 2**62
+"""How many pods fit as far as a resource decides for which they don't ask."""
+
+
+class State:
+    """Pods are placed and taken back in the manner of a stack."""
+
+    def __init__(self, given: problem.Problem) -> None:
+        kinds = given.kinds
+        self.problem = given
+        self.left = np.array([kind.count for kind in kinds], dtype=np.int64)
+        """By kind, pods that may still be placed; those given up don't count."""
+        self.placed = np.zeros(len(kinds), dtype=np.int64)
+        self.order: list[tuple[int, int]] = []
+        """Kind and row of each pod placed so far."""
+        self.requests = np.array([kind.request for kind in kinds], dtype=np.int64)
+        self.free = np.maximum(given.free, 0)
+        self._usable = np.array([kind.usable for kind in kinds])
+        self._asks = self.requests > 0
+        self._divisor = np.maximum(self.requests, 1)
+        self._barred = np.zeros(self._usable.shape, dtype=np.int64)
+        """(K, N), by how many placed pods the rules of Apart bar a kind from a node."""
+        self._alone = np.zeros(self._usable.shape, dtype=np.bool_)
+        for rule in given.apart:
+            self._alone |= rule.pairs.diagonal()[:, np.newaxis] & (rule.codes >= 0)
+        self._domains: dict[tuple[int, int], problem.Ints] = {}
+        self._near = [[domains.copy() for domains in rule.present] for rule in given.near]
+        self._near_any = [int(not rule.first_anywhere) for rule in given.near]
+        self._spread = [rule.present.copy() for rule in given.spread]
+        self.places = np.zeros(self._usable.shape, dtype=np.int64)
+        """(K, N), how many pods of one kind the node takes, if it takes no others. Rules about the
+        order of pods aside, this can only become less."""
+        self._refresh(np.arange(given.free.shape[0]))
+        self._on: defaultdict[int, list[int]] = defaultdict(list)
+        self.alike = _alike(self)
+        self._alike = np.array(self.alike, dtype=np.int64)
+        self._unlike = len(set(self.alike)) == len(self.alike)
+        self._pods_on = np.zeros(len(self.alike), dtype=np.int64)
+        self._undo: list[tuple[int, int, problem.Ints, problem.Ints, int]] = []
+
+    def place(self, kind: int, row: int) -> None:
+        """Place one pod."""
+        self.left[kind] -= 1
+        self.placed[kind] += 1
+        self.order.append((kind, row))
+        self.free[row] -= self.requests[kind]
+        self._on[row].append(kind)
+        self._pods_on[row] += 1
+        rows = self._bar(kind, row, 1)
+        self._undo.append((kind, row, rows, self.places[:, rows], 0))
+        self._count(kind, row, 1)
+        self._refresh(rows)
+
+    def give_up(self, kind: int) -> None:
+        """Place no more pods of this kind."""
+        self._undo.append((kind, -1, _NOTHING, _NOTHING, int(self.left[kind])))
+        self.left[kind] = 0
+
+    def take_back(self) -> None:
+        """Undo the last call of `place` or `give_up`."""
+        kind, row, rows, places, given_up = self._undo.pop()
+        if row < 0:
+            self.left[kind] = given_up
+            return
+        self.left[kind] += 1
+        self.placed[kind] -= 1
+        self.order.pop()
+        self.free[row] += self.requests[kind]
+        on = self._on[row]
+        on.pop()
+        self._pods_on[row] -= 1
+        if not on:
+            del self._on[row]
+        self._bar(kind, row, -1)
+        self._count(kind, row, -1)
+        self.places[:, rows] = places
+
+    def key(self) -> bytes:
+        """Return a digest of what the search depends on; equal if only nodes alike differ."""
+        touched = sorted((self.alike[row], sorted(on)) for row, on in self._on.items())
+        whole = repr((self.left.tolist(), touched)).encode()
+        return hashlib.blake2b(whole, digest_size=DIGEST_BYTES).digest()
+
+    def candidates(self, kind: int) -> problem.Ints:
+        """Return the rows that take one more pod now, one of each set of nodes that are alike."""
+        rows = np.flatnonzero(self.places[kind] > 0)
+        for number, near in enumerate(self.problem.near):
+            if near.kind == kind:
+                rows = rows[self._is_near(number, near, rows)]
+        for number, spread in enumerate(self.problem.spread):
+            if spread.kind == kind:
+                rows = rows[self._is_spread(number, spread, rows)]
+        if self._unlike:
+            return rows
+        taken = self._pods_on[rows] > 0
+        touched, fresh = rows[taken].tolist(), rows[~taken]
+        _, first = np.unique(self._alike[fresh], return_index=True)
+        by_likeness = {(self.alike[row], *sorted(self._on[row])): row for row in reversed(touched)}
+        kept: problem.Ints = np.concatenate([fresh[first], list(by_likeness.values())])
+        return np.sort(kept).astype(np.int64)
+
+    def prospects(self) -> problem.Ints:
+        """Return `places` without nodes that required affinity keeps closed for good, (K, N)."""
+        if not self.problem.near:
+            return self.places
+        prospects = self.places.copy()
+        for number, near in enumerate(self.problem.near):
+            if not self._near_any[number]:
+                continue
+            helpers = near.counted & (self.left > 0)
+            coming = (self.places[helpers] > 0).any(axis=0)
+            for codes, present in zip(near.codes, self._near[number], strict=True):
+                may = present > 0
+                may[codes[coming]] = True
+                may[-1] = False
+                prospects[near.kind, ~may[codes]] = 0
+        return prospects
+
+    def unusable(self, kind: int, rows: problem.Ints, rest: problem.Ints) -> problem.Ints:
+        """Return what of the rest on these nodes (n, R) the pods left can't use, after one of this
+        kind has come.
+        """
+        others = self.left.copy()
+        others[kind] -= 1
+        fits = np.where(self._asks, rest[:, np.newaxis] // self._divisor, PLENTY).min(axis=2)
+        fits[self.places.T[rows] == 0] = 0
+        wanted = np.minimum(fits, others)[:, :, np.newaxis] * self.requests
+        wasted: problem.Ints = np.maximum(rest - wanted.sum(axis=1), 0)
+        return wasted
+
+    def seats(self, places: problem.Ints) -> problem.Ints:
+        """Return how many pods of each kind could be placed at most, if no others were, (K,)."""
+        seats: problem.Ints = places.sum(axis=1)
+        for rule in self.problem.apart:
+            for kind in np.flatnonzero(rule.pairs.diagonal()).tolist():
+                row = places[kind]
+                domains = np.unique(rule.codes[(row > 0) & (rule.codes >= 0)]).size
+                seats[kind] = min(int(seats[kind]), domains + int(row[rule.codes < 0].sum()))
+        for number, spread in enumerate(self.problem.spread):
+            if spread.eligible.all() and spread.counted.sum() == spread.counted[spread.kind] == 1:
+                most = self._spread_seats(number, spread, places[spread.kind])
+                seats[spread.kind] = min(int(seats[spread.kind]), most)
+        return seats
+
+    def _spread_seats(self, number: int, spread: problem.Spread, places: problem.Ints) -> int:
+        """Return how many pods the spread lets in, if every domain is filled as far as it goes."""
+        counts = self._spread[number]
+        room = np.zeros_like(counts)
+        np.add.at(room, spread.codes, places)
+        room[-1] = 0
+        least = 0 if spread.few else int((counts + room)[spread.domains].min())
+        full = np.minimum(counts + room, least + spread.max_skew)
+        return int(np.maximum(full - counts, 0).sum())
+
+    def _refresh(self, rows: problem.Ints) -> None:
+        each = np.where(self._asks, self.free[rows][:, np.newaxis] // self._divisor, PLENTY).min(
+            axis=2
+        )
+        each[~self._usable.T[rows] | (self._barred.T[rows] > 0)] = 0
+        each[self._alone.T[rows] & (each > 0)] = 1
+        self.places[:, rows] = each.T
+
+    def _bar(self, kind: int, row: int, step: int) -> problem.Ints:
+        """Bar other pods from the domains of a pod, or no longer; return the rows concerned."""
+        rows = [np.array([row])]
+        for number, rule in enumerate(self.problem.apart):
+            code = int(rule.codes[row])
+            others = rule.pairs[kind]
+            if code < 0 or not others.any():
+                continue
+            domain = self._domains.get((number, code))
+            if domain is None:
+                domain = self._domains[number, code] = np.flatnonzero(rule.codes == code)
+            self._barred[np.ix_(others, domain)] += step
+            rows.append(domain)
+        return rows[0] if len(rows) == 1 else np.unique(np.concatenate(rows))
+
+    def _count(self, kind: int, row: int, step: int) -> None:
+        for number, near in enumerate(self.problem.near):
+            if near.counted[kind]:
+                self._near_any[number] += step
+                for codes, present in zip(near.codes, self._near[number], strict=True):
+                    if codes[row] >= 0:
+                        present[codes[row]] += step
+        for number, spread in enumerate(self.problem.spread):
+            if spread.counted[kind] and spread.codes[row] >= 0 and spread.eligible[row]:
+                self._spread[number][spread.codes[row]] += step
+
+    def _is_near(self, number: int, near: problem.Near, rows: problem.Ints) -> problem.Flags:
+        passes = np.ones(rows.size, dtype=np.bool_)
+        anywhere = not self._near_any[number]
+        for codes, present in zip(near.codes, self._near[number], strict=True):
+            passes &= codes[rows] >= 0 if anywhere else present[codes[rows]] > 0
+        return passes
+
+    def _is_spread(self, number: int, spread: problem.Spread, rows: problem.Ints) -> problem.Flags:
+        counts, codes = self._spread[number], spread.codes[rows]
+        least = 0 if spread.few else int(counts[spread.domains].min())
+        skew = counts[codes] + int(spread.counts_itself) - least
+        passes: problem.Flags = (codes >= 0) & (skew <= spread.max_skew)
+        return passes
+
+
+_NOTHING = np.empty(0, dtype=np.int64)
+
+
+def _alike(state: State) -> list[int]:
+    """Return a number for each node, equal for nodes that could take each other's place."""
+    given, size = state.problem, state.free.shape[0]
+    columns = [given.free, np.array([kind.usable for kind in given.kinds]).T]
+    columns += [_by_domain(rule.codes, None) for rule in given.apart]
+    for near in given.near:
+        columns += map(_by_domain, near.codes, near.present)
+    for spread in given.spread:
+        columns.append(_by_domain(spread.codes, spread.present))
+        columns.append(np.stack([spread.eligible, np.isin(spread.codes, spread.domains)], axis=1))
+    table = np.concatenate(
+        [np.asarray(each, dtype=np.int64).reshape(size, -1) for each in columns], axis=1
+    )
+    numbers: dict[bytes, int] = {}
+    return [numbers.setdefault(row.tobytes(), len(numbers)) for row in table]
+
+
+def _by_domain(codes: problem.Ints, present: problem.Ints | None) -> problem.Ints:
+    """Return (N, 2): the domain of each node, and how many pods it has.
+
+    A domain of one node has no number of its own, so that such nodes may be alike.
+    """
+    sizes = np.bincount(codes[codes >= 0], minlength=int(codes.max(initial=-1)) + 1)
+    single = (codes >= 0) & (sizes[codes] == 1) if sizes.size else codes < -1
+    counts = np.zeros_like(codes) if present is None else present[codes]
+    return np.stack([np.where(single, -2, codes), counts], axis=1)

@@ -1,0 +1,57 @@
+"""Amounts in English: quantities, requests and counts, short enough for sentences."""
+
+from collections.abc import Mapping, Sequence
+
+from vscheduler.core.model import resources
+
+KIBI = 1024
+BINARY_UNITS = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
+BYTES = (resources.MEMORY, "ephemeral-storage", "hugepages-", "storage")
+"""Byte-counted resources, by name or prefix."""
+
+
+def amount(resource: str, value: float) -> str:
+    """Return an amount as a short Kubernetes quantity, precise enough for people.
+
+    `value` is in millicores for cpu, printed as cores with up to three decimals, and in bytes or
+    devices for all other resources. `value` may be a fraction.
+    """
+    if resource == resources.CPU:
+        whole, milli = divmod(round(value), 1000)
+        return f"{whole}.{milli:03}".rstrip("0").rstrip(".")
+    if not resource.startswith(BYTES):
+        return str(round(value)) if abs(value - round(value)) < 1e-3 else f"{value:.2f}"
+    size, power = float(round(value)), 0
+    while abs(size) >= KIBI and power < len(BINARY_UNITS) - 1:
+        size, power = size / KIBI, power + 1
+    if power and size % 1:  # people expect quantities without a fraction: 1536Mi
+        size, power = size * KIBI, power - 1
+    return f"{round(size)}{BINARY_UNITS[power]}"
+
+
+def request(amounts: Mapping[str, float]) -> str:
+    """Return a request as `8 cpu and 16Gi memory`: cpu and memory first, without pods."""
+    space = resources.ResourceSpace.of(amounts)
+    named = [
+        quantity(name, amounts[name])
+        for name in space.names
+        if name != resources.PODS and amounts.get(name)
+    ]
+    return listed(named) or "no resources"
+
+
+def pods(count: int) -> str:
+    """Return `1 pod`, `2 pods`."""
+    return f"{count} pod{'' if count == 1 else 's'}"
+
+
+def listed(words: Sequence[str]) -> str:
+    """Return `a`, `a and b`, `a, b and c`."""
+    if len(words) < 2:
+        return "".join(words)
+    return f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+def quantity(resource: str, value: float) -> str:
+    """Return an amount with its resource: `8 cpu`."""
+    return f"{amount(resource, value)} {resource}"
