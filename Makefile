@@ -9,7 +9,7 @@ JOBS ?= 4
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test test-alerts test-faults simulate test-worlds test-oracle lint bench bench-core \
-	binaries lock clean
+	bench-gangs binaries lock clean
 
 demo: $(READY)  ## run a real control plane on this machine, with tenants, gangs and the scheduler
 	$(BIN)/vscheduler demo
@@ -53,6 +53,9 @@ bench: binaries  ## compare with kube-scheduler and the bind-only limit; SHAPE=5
 
 bench-core: $(READY)  ## measure the cost of decisions without an API server; CASE=reclaim: only these cases
 	$(BIN)/python -m tests.benchmarks.core $(CASE)
+
+bench-gangs: binaries  ## count the random gangs that start, beside kube-scheduler's gang scheduling
+	$(BIN)/python -m tests.benchmarks.gangs $(BENCH)
 
 binaries: $(READY)  ## find or build etcd, kube-apiserver and the other binaries, and cache them
 	$(BIN)/python -m vscheduler.sandbox build

@@ -35,6 +35,7 @@ STRANGERS = {
     "--usual",  # python -m tests.simulation
     "--crds", "--kubelets", "--peer", "--peer-name", "--peer-without-groups", "--rest",
     "--restart", "--runs",  # make bench
+    "--attempts", "--gangs", "--packing",  # make bench-gangs
     "--seed", "--worlds",  # make test-oracle
 }  # fmt: skip
 """Flags of other programs, which docs speak of."""

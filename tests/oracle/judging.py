@@ -1,7 +1,5 @@
 """kube-scheduler as a judge: it filters, and never binds nor evicts."""
 
-import json
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -9,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.oracle import extender, manifests
-from vscheduler.sandbox import binaries, client, control_plane, errors, processes
+from tests.oracle import extender, kube_scheduler, manifests
+from vscheduler.sandbox import client, control_plane, errors, processes
 
 PODS = "/api/v1/pods"
 ANSWER_SECONDS = 60.0
@@ -80,40 +78,30 @@ class Judge:
 @contextmanager
 def start(plane: control_plane.ControlPlane) -> Iterator[Judge]:
     """Run the judge beside a control plane, for the time of the block."""
-    program = binaries.find_or_build((binaries.SCHEDULER,))[binaries.SCHEDULER]
-    kubeconfig = plane.kubeconfig_for("system:kube-scheduler")
     with (
         extender.listening() as listener,
-        tempfile.TemporaryDirectory(prefix="vscheduler-oracle-") as folder,
+        kube_scheduler.running(
+            plane, lambda kubeconfig: configuration(kubeconfig, listener.url)
+        ) as supervisor,
     ):
-        path = Path(folder) / "kube-scheduler.json"
-        path.write_text(json.dumps(configuration(kubeconfig, listener.url)))
-        supervisor = processes.Supervisor(Path(folder))
-        try:
-            supervisor.start(binaries.SCHEDULER, [program, f"--config={path}", "--secure-port=0"])
-            yield Judge(api=plane.api, extender=listener, supervisor=supervisor)
-        finally:
-            supervisor.end()
+        yield Judge(api=plane.api, extender=listener, supervisor=supervisor)
 
 
 def configuration(kubeconfig: Path, url: str) -> Mapping[str, Any]:
     """Profiles that look at all nodes, ask the extender, don't preempt, and try once."""
-    return {
-        "apiVersion": "kubescheduler.config.k8s.io/v1",
-        "kind": "KubeSchedulerConfiguration",
-        "leaderElection": {"leaderElect": False},
-        "clientConnection": {"kubeconfig": str(kubeconfig), "qps": 5000, "burst": 5000},
-        "percentageOfNodesToScore": 100,
-        "podInitialBackoffSeconds": DAY,
-        "podMaxBackoffSeconds": DAY,
-        "profiles": [
+    return kube_scheduler.configuration(
+        kubeconfig,
+        percentageOfNodesToScore=100,
+        podInitialBackoffSeconds=DAY,
+        podMaxBackoffSeconds=DAY,
+        profiles=[
             {
                 "schedulerName": name,
                 "plugins": {"multiPoint": {"disabled": [{"name": "DefaultPreemption"}]}},
             }
             for name in (manifests.ORACLE, manifests.ELDER)
         ],
-        "extenders": [
+        extenders=[
             {
                 "urlPrefix": url,
                 "filterVerb": extender.VERB,
@@ -121,4 +109,4 @@ def configuration(kubeconfig: Path, url: str) -> Mapping[str, Any]:
                 "httpTimeout": "30s",
             }
         ],
-    }
+    )

@@ -1,0 +1,57 @@
+"""Random gangs that fit, and how many of them vscheduler starts."""
+
+import itertools
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from tests.properties import gang_problems
+from vscheduler.core import actions, plugins
+from vscheduler.core.actions import allocate
+from vscheduler.core.config import policy
+from vscheduler.simulator import run
+
+HALVES: Mapping[str, bool] = {"sizes and selectors": False, "rules between pods": True}
+"""Whether there are also anti-affinity, affinity, spread and host ports, by the half's name."""
+
+LEAST_PODS, MOST_PODS = 2, 7
+LEAST_NODES, MOST_NODES = 2, 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gang:
+    """A gang that fits on nodes of its own, and needs all its pods."""
+
+    half: str
+    seed: int
+    world: gang_problems.World
+
+
+def gangs(half: str, count: int) -> list[Gang]:
+    """Return the first rigid gangs of a half that fit: an exact search has placed each."""
+    return list(itertools.islice(_fitting(half), count))
+
+
+def _fitting(half: str) -> Iterator[Gang]:
+    for seed in itertools.count():
+        chance = random.Random(f"gangs {half} {seed}")
+        world = gang_problems.draw(
+            chance,
+            pods=chance.randint(LEAST_PODS, MOST_PODS),
+            nodes=chance.randint(LEAST_NODES, MOST_NODES),
+            rich=HALVES[half],
+        )
+        rigid = world.least == world.size() and not world.roles
+        if rigid and gang_problems.fits(world):
+            yield Gang(half=half, seed=seed, world=world)
+
+
+def starts(gang: Gang, *, searches: bool = True) -> bool:
+    """Whether one cycle of the built-in configuration binds the gang, with the default budget."""
+    configured = policy.built_in(plugins.PLUGINS, actions.ACTIONS)
+    if not searches:
+        configured = configured.with_argument("allocate", allocate.SEARCH_STEPS, 0)
+    outcome = run.simulate(gang_problems.documents(gang.world), configured, run.Options())
+    assert outcome.problems == ()
+    assert len(outcome.binds) in (0, gang.world.size()), gang
+    return bool(outcome.binds)
