@@ -21,7 +21,7 @@ from tests.simulation.kernel import core, patching
 LAST = 40
 """How many of the last log lines and writes a failure shows."""
 RULE = "broken: "
-TURNED = ("nodes", "jobs", "job_seconds", "often")
+TURNED = ("nodes", "jobs", "job_seconds", "pauses", "often", "workers", "lease_seconds")
 """Knobs that are turned by hand."""
 
 
@@ -60,6 +60,9 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, help="default: 20, or as the seed says")
     parser.add_argument("--job-seconds", type=float, help="how long a pod of a Job runs")
     parser.add_argument("--often", type=float, help="how often faults strike: 2 is twice")
+    parser.add_argument("--pauses", type=float, help="0.3: people are three times as restless")
+    parser.add_argument("--workers", type=int, help="how many calls the daemon makes at once")
+    parser.add_argument("--lease-seconds", type=float, help="how often a Lease is touched by hand")
     parser.add_argument("--fault", action="append", help="only this fault; may be given again")
     parser.add_argument("--quiet", action="store_true", help="without any fault")
     parser.add_argument("--without", action="append", default=[], help="a fault or an actor")

@@ -2,12 +2,16 @@
 
 import random
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 from tests.simulation import instances
+from tests.simulation.actors import informers
+from tests.simulation.api_server import client
 from tests.simulation.kernel import core, network
+from vscheduler.sandbox import errors
 
 if TYPE_CHECKING:
     from tests.simulation.api_server import server
@@ -24,6 +28,13 @@ DENIED = (
     *(("patch", "pods"), ("patch", "queues"), ("patch", "queues/status"), ("create", "events")),
 )
 """Verb and resource."""
+LEASE_NAMESPACE = "volcano-system"
+LEASE_NAMES = ("volcano", "vscheduler-controllers")
+LOOK_SECONDS = 0.05
+BEFORE_READING_SECONDS = (0.0, 0.2)
+"""How long after the start of a process a Lease is deleted: about when it is first read."""
+RETRY_AFTER_SECONDS = (1, 1, 1, 10, 10**6)
+"""What a server that is too busy asks for: seldom more than anybody may wait."""
 
 Heal = Callable[[], None]
 
@@ -63,6 +74,31 @@ def kill(scene: Scene, chance: random.Random) -> Heal:
     if process is not None:
         process.end(KILLED)
     return _nothing
+
+
+def kill_without_lease(scene: Scene, chance: random.Random) -> Heal:
+    """SIGKILL; and when the successor starts, somebody deletes a Lease under its holder."""
+    replica = _pick(scene, chance)
+    lease = chance.choice(LEASE_NAMES)
+    if replica.process is None:
+        return _nothing
+    replica.process.end(KILLED)
+    starts = replica.starts
+
+    def delete() -> None:
+        if replica.starts == starts:
+            scene.kernel.after(LOOK_SECONDS, delete)
+            return
+        pause = chance.uniform(*BEFORE_READING_SECONDS)
+        scene.kernel.after(pause, lambda: _delete_lease(scene, lease))
+
+    delete()
+    return _nothing
+
+
+def _delete_lease(scene: Scene, name: str) -> None:
+    with suppress(errors.ApiError):
+        client.Client(scene.api, "meddler").delete(informers.path("leases", LEASE_NAMESPACE, name))
 
 
 def terminate(scene: Scene, chance: random.Random) -> Heal:
@@ -222,7 +258,8 @@ def compact(scene: Scene, chance: random.Random) -> Heal:
 def throttle(scene: Scene, chance: random.Random) -> Heal:
     """A share of all requests of the instances gets 429."""
     users = [replica.name for replica in scene.replicas]
-    scene.api.faults.throttle(chance.uniform(0.1, 0.9), users=users)
+    share, seconds = chance.uniform(0.1, 0.9), chance.choice(RETRY_AFTER_SECONDS)
+    scene.api.faults.throttle(share, retry_after=seconds, users=users)
     return partial(scene.api.faults.throttle, 0.0)
 
 
@@ -270,6 +307,9 @@ def set_clock(scene: Scene, chance: random.Random) -> Heal:
 
 KINDS = {
     "kill": Kind(every_seconds=600, lasts_seconds=(0, 0), strike=kill),
+    "kill without lease": Kind(
+        every_seconds=1800, lasts_seconds=(20, 20), strike=kill_without_lease
+    ),
     "terminate": Kind(every_seconds=1200, lasts_seconds=(0, 0), strike=terminate),
     "freeze": Kind(every_seconds=600, lasts_seconds=(0.5, 60), strike=freeze),
     "sleep": Kind(every_seconds=1800, lasts_seconds=(0.5, 60), strike=sleep),

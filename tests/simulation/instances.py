@@ -151,6 +151,7 @@ class Instance:
             minima={job.id: job.min_member for job in shot.jobs},
             pods={job.id: [task.uid for task in job.tasks] for job in shot.jobs},
             assumed=mirror.assumed,
+            releasing=_by_node(names, columns, shot.nodes.releasing),
         )
 
     def start(self) -> None:

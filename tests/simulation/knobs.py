@@ -7,7 +7,7 @@ whatever a silent watch has done, and a busy cluster whatever a lost timer has (
 import random
 from dataclasses import dataclass, field
 
-from tests.simulation import faults
+from tests.simulation import actors, faults
 from vscheduler.daemon import application
 
 ALL_FAULTS = 0.25
@@ -30,6 +30,8 @@ class Knobs:
     """How long a pod of a Job runs, on average."""
     pauses: float = 1.0
     """Pauses of editors, tenants and accidents are so many times as long."""
+    lease_seconds: float = actors.LEASE_SECONDS
+    """How often somebody touches a Lease by hand."""
     workers: int = application.WORKERS
     """How many calls the daemon makes at once."""
     faults: tuple[str, ...] = field(default=tuple(faults.KINDS))
@@ -53,4 +55,5 @@ def draw(seed: str) -> Knobs:
         workers=chance.choice((WORKERS_FEW, application.WORKERS)),
         faults=kinds,
         often=often,
+        lease_seconds=chance.choice((60.0, actors.LEASE_SECONDS)),
     )

@@ -161,7 +161,7 @@ def queue(capability: Mapping[str, str] | None = None, **status: Any) -> Object:
     zero = dict.fromkeys(("pending", "inqueue", "running", "unknown", "completed"), 0)
     held = {"allocated": {"cpu": "0", "memory": "0"}}
     return {
-        "metadata": meta("q"),
+        "metadata": meta("q", finalizers=["vscheduler.io/in-use"]),
         "spec": {"capability": dict(capability or {})},
         "status": {"state": "Open", **zero, **held, **status},
     }

@@ -21,7 +21,17 @@ cpu_seconds = time.process_time
 REPLICAS = ("one", "two")
 UNREADABLE = "JSONDecodeError"
 LOOK_SECONDS = 60.0
+"""How often garbage is collected, and requests are counted."""
+SLICE_SECONDS = 5.0
 """How often the judges look."""
+RENEWAL_SECONDS = 8.0
+"""For how long a holder may leave its Lease alone: four times the usual pause."""
+SETTLED_SECONDS = 120.0
+"""How long after an eviction room may be kept for the pods that come back."""
+PEACE_SECONDS = 20.0
+"""How long nothing may have been broken when a process ends, for its end to be smooth."""
+CONNECT_BYTES = 500
+"""What each attempt to connect counts as."""
 BYTES_A_JOB = 1000
 """How many bytes a second may be sent to the API server, over a minute, for each job in motion:
 five times the usual number."""
@@ -84,6 +94,7 @@ class Simulation:
                 jobs=turned.jobs,
                 job_seconds=turned.job_seconds,
                 quiet=turned.pauses,
+                lease_seconds=turned.lease_seconds,
                 schedulers=(SCHEDULER,),
                 without=options.without,
             ),
@@ -108,9 +119,15 @@ class Simulation:
         )
         self._excused: list[tuple[float, float]] = []
         self.settings = judges.Settings(
-            schedulers=(SCHEDULER,), late_write_seconds=60.0, faults=self._excused
+            schedulers=(SCHEDULER,),
+            late_write_seconds=60.0,
+            renewal_seconds=RENEWAL_SECONDS,
+            faults=self._excused,
         )
         self._court = judges.court(self.settings)
+        self._patience = judges.Patience(self.settings)
+        self._seen_ends: dict[str, int] = {}
+        self._evicted_at = float("-inf")
         self._seen = 0
         self._seen_bytes = 0
         self._seen_strikes = 0
@@ -139,7 +156,10 @@ class Simulation:
 
     def _go(self, outcome: Outcome, until: float) -> None:
         while self.kernel.moment < until and outcome.faultless:
-            self.kernel.run(min(LOOK_SECONDS, until - self.kernel.moment))
+            end = self.kernel.moment + min(LOOK_SECONDS, until - self.kernel.moment)
+            while self.kernel.moment < end and outcome.faultless:
+                self.kernel.run(min(SLICE_SECONDS, end - self.kernel.moment))
+                self._judge(outcome)
             gc.collect()
             self._look(outcome)
 
@@ -151,20 +171,50 @@ class Simulation:
                 return
             self._go(outcome, self.kernel.moment + seconds)
 
-    def _look(self, outcome: Outcome) -> None:
+    def _judge(self, outcome: Outcome) -> None:
         for strike in self.faults.strikes[self._seen_strikes :]:
             self._excused.append((strike.since, strike.until + RECOVERY_SECONDS))
         self._seen_strikes = len(self.faults.strikes)
-        history = self.api.history
-        outcome.findings += self._court.see(history[self._seen :])
-        self._seen = len(history)
+        news = self.api.history[self._seen :]
+        self._seen += len(news)
+        self._excused += [
+            (each.at, each.at + RECOVERY_SECONDS) for each in news if judges.taken_away(each)
+        ]
+        outcome.findings += self._court.see(news)
+        at = self.kernel.now()
+        evicted = (each.at for each in reversed(news) if each.verb == "evict" and each.origin)
+        self._evicted_at = next(evicted, self._evicted_at)
+        settled = at - self._evicted_at > SETTLED_SECONDS
+        wrong = judges.soon(self._court.cluster, self.settings, at=at, settled=settled)
+        outcome.findings += self._patience.look(wrong, at)
+        outcome.findings += self._endings()
+
+    def _endings(self) -> Iterator[judges.Finding]:
+        """Processes that were told to end, while nothing else was broken."""
+        for replica in self.replicas:
+            known = self._seen_ends.get(replica.name, 0)
+            for moment, name, status, _ in replica.ends[known:]:
+                at = core.EPOCH + moment
+                if status == 0 and not self._is_disturbed(at):
+                    yield from self._court.left(at, name)
+            self._seen_ends[replica.name] = len(replica.ends)
+
+    def _is_disturbed(self, at: float) -> bool:
+        """Whether something was broken shortly before a moment, besides rollouts."""
+        return any(
+            each.name != "terminate" and each.since <= at and each.until >= at - PEACE_SECONDS
+            for each in self.faults.strikes
+        )
+
+    def _look(self, outcome: Outcome) -> None:
         outcome.findings += self._polling()
         outcome.findings += self._failures()
         outcome.crashes += self._crashes()
 
     def _polling(self) -> Iterator[judges.Finding]:
         """Requests without a pause, reads included, which no history shows."""
-        sent, self._seen_bytes = self.net.bytes_sent - self._seen_bytes, self.net.bytes_sent
+        total = self.net.bytes_sent + CONNECT_BYTES * self.net.connects
+        sent, self._seen_bytes = total - self._seen_bytes, total
         each_second = sent / LOOK_SECONDS
         turned = self.options.turned
         if each_second > BYTES_A_JOB * max(turned.jobs, 10) / min(turned.pauses, 1.0):

@@ -8,8 +8,6 @@ import pytest
 from tests.simulation import judges
 from tests.simulation.judges import amounts
 from tests.simulation.made_histories import (
-    CONTROLLERS,
-    LEASE_SECONDS,
     History,
     group,
     meta,
@@ -109,53 +107,44 @@ def test_a_new_cordon_may_be_unknown() -> None:
     assert history.broken() == []
 
 
-def test_who_never_held_the_lease_writes_nothing() -> None:
-    """A bind and a PodGroup's status by a standby."""
+def test_only_known_pods_are_touched() -> None:
+    """A pod that took the name of another has no PodGroup yet, and no node."""
     history = started(1, 1)
-    history.bind("p0", "n1", origin="b")
-    history.put("podgroups", group(1, phase="Running"), "b")
-    assert history.broken() == ["one writer", "one writer"]
-
-
-def test_who_lost_the_lease_writes_nothing() -> None:
-    """A late bind after a takeover."""
+    history.drop("pods", "p0")
+    history.put("pods", pod("p0", group=""))
+    history.bind("p0", "n1")
+    assert history.broken() == ["only known pods are touched"]
     history = started(1, 1)
-    history.later(16)
-    history.leads("b")
-    history.bind("p0", "n1", origin="a")
-    assert history.broken() == ["one writer"]
-
-
-def test_whose_lease_expired_writes_nothing() -> None:
-    """Although nobody took over."""
+    history.evict("p0")
+    assert history.broken() == ["only known pods are touched"]
     history = started(1, 1)
-    history.later(LEASE_SECONDS + 2)
-    history.bind("p0", "n1", origin="a")
-    assert history.broken() == ["one writer"]
-
-
-def test_a_holder_may_not_know_at_once_that_its_lease_was_edited() -> None:
-    """Some seconds are allowed if neither instance wrote it."""
-    for seconds, broken in ((2, []), (12, ["one writer"])):
-        history = started(1, 1)
-        history.lease("volcano", "stranger", "")
-        history.later(seconds)
-        history.bind("p0", "n1")
-        assert history.broken() == broken
-
-
-def test_queues_have_two_writers() -> None:
-    """Figures by the scheduler, the state by the controllers."""
-    history = started(1, 0)
-    history.later(16)
-    history.lease("volcano", "b-id", "b")
-    history.lease(CONTROLLERS, "a-id", "a")
-    history.put("queues", queue(share=0.5), "b")
-    history.put("queues", queue(share=0.5, state="Closed"), "a")
-    history.put("queues", queue(share=0.5, state="Closed"), "b", code=409)
+    history.drop("podgroups", "gang")
+    history.bind("p0", "n1")
     assert history.broken() == []
-    history.put("queues", queue(share=0.5), "b")
-    assert history.broken() == ["one writer"]
+    history.later(10)
+    history.leads("a")
+    history.put("pods", pod("p1"))
+    history.bind("p1", "n1")
+    assert history.broken() == ["only known pods are touched"]
+
+
+def releases(history: History) -> History:
+    """The daemon takes its finalizer from a Queue that is being deleted."""
+    held = queue()
+    held["metadata"] |= {"deletionTimestamp": "x", "finalizers": ["vscheduler.io/in-use"]}
+    history.put("queues", held)
+    history.put("queues", {**held, "metadata": {**held["metadata"], "finalizers": []}}, "a")
+    return history
+
+
+def test_no_queue_goes_under_its_pod_groups() -> None:
+    """But an empty one does, and one whose PodGroup has just come."""
+    assert releases(started(1, 0)).broken() == ["no Queue goes under its PodGroups"]
+    history = started(1, 0)
+    history.drop("podgroups", "gang")
+    assert releases(history).broken() == []
+    history.put("podgroups", group(1))
+    assert releases(history).broken() == []
 
 
 def partial(seconds: float) -> History:
@@ -311,6 +300,16 @@ def test_retries_have_pauses(pause: float, rules: list[str]) -> None:
     for _ in range(30):
         history.later(pause)
         history.evict("p0", code=429)
+    assert history.broken() == rules
+
+
+@pytest.mark.parametrize(("pause", "rules"), [(0.1, ["pauses between retries"]), (1.0, [])])
+def test_who_is_asked_for_patience_has_some(pause: float, rules: list[str]) -> None:
+    """The same write is refused seven times, because the API server is too busy."""
+    history = started(1, 0)
+    for _ in range(7):
+        history.later(pause)
+        history.put("podgroups", group(1), "a", code=429)
     assert history.broken() == rules
 
 

@@ -5,8 +5,18 @@ from typing import Any
 import pytest
 
 from tests.simulation import judges
-from tests.simulation.judges import rest_rules
-from tests.simulation.made_histories import LEASE_SECONDS, History, group, node, queue, started
+from tests.simulation.judges import pod_rules, rest_rules
+from tests.simulation.made_histories import (
+    LEASE_SECONDS,
+    History,
+    Object,
+    group,
+    meta,
+    node,
+    pod,
+    queue,
+    started,
+)
 
 
 def resting(*, deserved: str = "4", cpu: str = "4") -> History:
@@ -58,6 +68,13 @@ def test_queues_tell_what_they_hold() -> None:
     assert history.wrong() == ["statuses are true"]
 
 
+def told(name: str) -> Object:
+    """A pod that says why it waits."""
+    made = pod(name)
+    made["status"]["conditions"] = [{"type": "PodScheduled", "status": "False"}]
+    return made
+
+
 RIGHT: dict[str, Any] = {
     "process": "a",
     "allocatable": {"n1": {"cpu": 1000, "memory": 0, "pods": 110}},
@@ -66,6 +83,7 @@ RIGHT: dict[str, Any] = {
     "minima": {"n/gang": 1},
     "pods": {"n/gang": ["uid-p0", "uid-p1"]},
     "assumed": 0,
+    "releasing": {"n1": {"cpu": 0, "memory": 0, "pods": 0}},
 }
 
 
@@ -84,6 +102,7 @@ RIGHT: dict[str, Any] = {
         (RIGHT | {"minima": {"n/gone": 1}}, False),
         (RIGHT | {"pods": {"n/gang": ["uid-gone"]}}, False),
         (RIGHT | {"assumed": 1}, False),
+        (RIGHT | {"releasing": {"n1": {"cpu": 1000, "memory": 0, "pods": 1}}}, False),
     ],
 )
 def test_an_instance_sees_what_is_there(changed: dict[str, Any], seen: bool) -> None:
@@ -92,9 +111,91 @@ def test_an_instance_sees_what_is_there(changed: dict[str, Any], seen: bool) -> 
     history.put("queues", queue(running=1, allocated={"cpu": "1", "memory": "0"}))
     history.bind("p0", "n1")
     history.runs("p0")
+    history.put("pods", told("p1"))
     history.put("podgroups", group(1, phase="Running", running=1))
     rules = history.wrong(view=judges.View(**changed))
     assert rules == ([] if seen else ["the cluster is seen as it is"])
+
+
+def owned(name: str = "p0", minimum: str = "1") -> Object:
+    """A pod of a Job."""
+    made = pod(name, group="podgroup-uid-j")
+    made["metadata"]["annotations"][pod_rules.MINIMUM] = minimum
+    reference = {"kind": "Job", "name": "j", "uid": "uid-j", "controller": True}
+    made["metadata"]["ownerReferences"] = [reference]
+    return made
+
+
+def job(history: History, pods: int) -> None:
+    """Create it."""
+    history.put("jobs", {"metadata": meta("j", namespace="n"), "spec": {"parallelism": pods}})
+
+
+def soon(history: History) -> list[str]:
+    """The rules about PodGroups and pods that are broken now."""
+    history.put("queues", queue(pending=1))
+    return history.wrong()
+
+
+def test_every_pod_has_a_pod_group() -> None:
+    """Unless its owner is gone, or the pod has ended."""
+    history = started(1, 0)
+    job(history, 2)
+    for made in (owned(), pod("p0", group="")):
+        history.put("pods", made)
+        assert soon(history) == ["every pod has a PodGroup"]
+    history.put("pods", {**pod("p0", group=""), "status": {"phase": "Succeeded"}})
+    assert soon(history) == []
+    history.put("pods", owned("p1"))
+    history.drop("jobs", "j")
+    assert soon(history) == []
+
+
+def test_pods_know_why_they_wait() -> None:
+    """Once their PodGroup is admitted."""
+    history = started(1, 1, cpu="100m")
+    assert soon(history) == []
+    history.put("podgroups", group(1, phase="Inqueue"))
+    history.put("queues", queue(inqueue=1))
+    assert history.wrong() == ["pods know why they wait"]
+    history.put("pods", told("p0"))
+    assert history.wrong() == []
+
+
+@pytest.mark.parametrize(
+    ("minimum", "pods", "written", "rules"),
+    [
+        ("2", 2, 1, ["PodGroups follow their owners"]),
+        ("2", 1, 1, []),
+        ("1", 2, 1, []),
+        ("2", 2, 5, []),
+    ],
+)
+def test_pod_groups_follow_their_owners(
+    minimum: str, pods: int, written: int, rules: list[str]
+) -> None:
+    """Unless somebody has edited them."""
+    history = started(1, 0, cpu="100m")
+    history.drop("podgroups", "gang")
+    job(history, pods)
+    history.put("pods", owned(minimum=minimum))
+    made = group(1, name="podgroup-uid-j")
+    made["metadata"]["annotations"] = {pod_rules.WRITTEN: f'{{"minMember":{written}}}'}
+    history.put("podgroups", made)
+    assert soon(history) == rules
+
+
+def test_nothing_is_wrong_for_long() -> None:
+    """Except while something is broken; and each problem is told once."""
+    wrong = [judges.Finding(at=0, rule="r", message="m")]
+    for faults, found in (((), ["m, for 30 s"]), (((0.0, 10.0),), ["m, for 30 s"])):
+        patience = judges.Patience(judges.Settings(faults=faults))
+        at = faults[0][1] if faults else 0.0
+        told = [each for seconds in range(5) for each in patience.look(wrong, at + 10 * seconds)]
+        assert [each.message for each in told] == found
+    patience = judges.Patience(judges.Settings())
+    for seconds in range(10):
+        assert list(patience.look(wrong if seconds % 3 else [], 10.0 * seconds)) == []
 
 
 def test_news_of_others() -> None:
@@ -119,6 +220,18 @@ def test_finalizers_disappear() -> None:
     history.drop("podgroups", "gang")
     leaving["status"] |= {"state": "Closed", "pending": 0}
     assert history.wrong() == ["finalizers disappear"]
+
+
+def test_queues_in_use_are_held() -> None:
+    """By a finalizer."""
+    history = started(1, 0)
+    loose = queue(pending=1)
+    loose["metadata"]["finalizers"] = []
+    history.put("queues", loose)
+    assert history.wrong() == ["Queues in use are held"]
+    history.drop("podgroups", "gang")
+    loose["status"]["pending"] = 0
+    assert history.wrong() == []
 
 
 def test_somebody_leads() -> None:

@@ -9,11 +9,15 @@ from tests.simulation.actors.base import Actor, Clock, Habit, Object
 from tests.simulation.actors.informers import path, path_of
 from tests.simulation.actors.launchers import Tenancy
 from tests.simulation.api_server.client import Client
+from tests.simulation.api_server.pods import UNBINDABLE
 from tests.simulation.judges import objects as reading
 
 LEASE_NAMESPACE = "volcano-system"
 RETURNS = 2.0
 """Services a second that return after the daemon has decided to delete their PodGroup."""
+UNBINDABLE_PART = 0.02
+"""The part of the pods of gangs that an admission policy keeps from their nodes."""
+MOMENT_SECONDS = 0.01
 MERCY_SECONDS = 600.0
 """How long a Queue that nobody can use stays like that at most."""
 
@@ -137,6 +141,43 @@ class Returner(Actor):
 
     def _scale(self, where: str) -> None:
         self.attempt(lambda: self.client.patch(where, {"spec": {"replicas": 1}}))
+
+
+class BindingPolicy(Actor):
+    """An admission policy that keeps some pods from their nodes for a while.
+
+    Their gangs start in part. The pods are known by a label.
+    """
+
+    restless = True
+
+    def __init__(
+        self, client: Client, clock: Clock, chance: random.Random, *, around: Tenancy
+    ) -> None:
+        super().__init__(client, clock, chance)
+        self._store = around.store
+        around.store.on("pods", self._changed)
+
+    def stop(self) -> None:
+        """Let all of them pass."""
+        if self.active:
+            for pod in self._store.all("pods"):
+                if UNBINDABLE in reading.labels(pod):
+                    self._label(pod, None)
+        super().stop()
+
+    def _changed(self, before: Object | None, after: Object | None) -> None:
+        if before is not None or after is None or not self.active:
+            return
+        if reading.group_of(after) is not None and self.chance.random() < UNBINDABLE_PART:
+            pod = after
+            self.later(MOMENT_SECONDS, lambda: self._label(pod, "true"))
+            seconds = self.chance.uniform(20, 400)
+            self.later(seconds, lambda: self._label(pod, None))
+
+    def _label(self, pod: Object, value: str | None) -> None:
+        body = {"metadata": {"uid": pod["metadata"]["uid"], "labels": {UNBINDABLE: value}}}
+        self.insist(lambda: self.client.patch(path_of("pods", pod), body))
 
 
 class MinimumEditor(Editor):

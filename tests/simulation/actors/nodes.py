@@ -232,6 +232,19 @@ class Joins(NodeHabit):
             self.later(30.0, lambda: self._join(node))
 
 
+class Relabels(NodeHabit):
+    """The labels of nodes change, so that other pods fit there."""
+
+    def act(self) -> None:
+        """Give a node another disk, or move it to another zone."""
+        node = self.some_node()
+        if node is None:
+            return
+        name = self.chance.choice(tuple(objects.CHOICES))
+        body = {"metadata": {"labels": {name: self.chance.choice(objects.CHOICES[name])}}}
+        self.attempt(lambda: self.client.patch(path_of("nodes", node), body))
+
+
 class Shrinks(NodeHabit):
     """The allocatable resources of nodes shrink and grow again."""
 

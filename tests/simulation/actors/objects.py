@@ -20,6 +20,8 @@ SECONDS = "simulation/seconds"
 FAILS = "simulation/fails"
 """Annotation of pods that may fail: how many of a hundred."""
 HOST = "kubernetes.io/hostname"
+CHOICES = {"zone": ("a", "b", "c"), "disk": ("ssd", "hdd")}
+"""The labels of nodes that pods select by."""
 GPU = "nvidia.com/gpu"
 NOT_READY = "node.kubernetes.io/not-ready"
 UNREACHABLE = "node.kubernetes.io/unreachable"

@@ -38,6 +38,11 @@ OWNERS = (
     ("v1", "Pod"),
     ("x.io/v1", "Thing"),
 )
+OWNER_NAMES = (
+    *("nobody", "..", "a/b", "?watch=true&timeoutSeconds=3600", "%2e%2e", "a b", "x" * 4000),
+    *("a\r\nHost: elsewhere", "\u202e"),
+)
+"""The API server takes any name of an owner that isn't empty."""
 FINALIZER = "x.io/stays"
 
 
@@ -112,8 +117,10 @@ class Garbage(Tenant):
         }
         if self.chance.random() < 0.4:
             version, kind = self.chance.choice(OWNERS)
-            owner = {"apiVersion": version, "kind": kind, "name": "nobody", "controller": True}
-            owner["uid"] = f"{self.chance.randint(0, 20):08d}-0000-0000-0000-000000000000"
+            number = self.chance.randint(0, 20)
+            name = OWNER_NAMES[number % len(OWNER_NAMES)]
+            owner = {"apiVersion": version, "kind": kind, "name": name, "controller": True}
+            owner["uid"] = f"{number:08d}-0000-0000-0000-000000000000"
             pod["metadata"]["ownerReferences"] = [owner]
         if self.chance.random() < 0.2:
             pod["spec"]["schedulingGates"] = [{"name": "x.io/gate"}]

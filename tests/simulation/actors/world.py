@@ -48,11 +48,13 @@ NODE_HABITS: Sequence[tuple[str, type[nodes.NodeHabit], float]] = (
     ("cordons", nodes.Cordons, 300.0),
     ("joins", nodes.Joins, 400.0),
     ("shrinks", nodes.Shrinks, 300.0),
+    ("relabels", nodes.Relabels, 300.0),
 )
 RESTLESS = (
     *(name for name, *_ in (*STYLES, *EDITORS, *tenants.HABITS, *NODE_HABITS)),
     "lease-meddler",
     "returner",
+    "binding-policy",
 )
 """Names of the units that stop when the world is to calm down."""
 
@@ -74,6 +76,8 @@ class Scale:
     """How long a pod of a Job runs, on average."""
     launch_seconds: float = 10.0
     """How often users look after their workloads."""
+    lease_seconds: float = LEASE_SECONDS
+    """How often somebody touches a Lease by hand."""
     quiet: float = 1.0
     """Pauses between the habits of editors, tenants and accidents are so many times as long."""
     without: Collection[str] = ()
@@ -137,8 +141,9 @@ def populate(server: ApiServer, clock: Clock, chance: random.Random, scale: Scal
     for name, editor, every in EDITORS:
         world.add(name, editor, every=every * scale.quiet, around=around)
     world.add("returner", editors.Returner, around=around)
-    every = LEASE_SECONDS * scale.quiet
+    world.add("binding-policy", editors.BindingPolicy, around=around)
     leases = [*scale.schedulers, CONTROLLERS_LEASE]
+    every = scale.lease_seconds * scale.quiet
     world.add("lease-meddler", editors.LeaseMeddler, every=every, around=around, leases=leases)
     for name, tenant, every in tenants.HABITS:
         world.add(name, tenant, every=every * scale.quiet, around=around)
@@ -187,6 +192,6 @@ def _build(
         if chance.random() < 0.15:
             amounts[objects.GPU] = "4"
             taints = [{"key": "gpu", "effect": "NoSchedule"}]
-        labels = {"zone": chance.choice("abc"), "disk": chance.choice(("ssd", "hdd"))}
+        labels = {label: chance.choice(each) for label, each in objects.CHOICES.items()}
         name = f"node-{number:03d}"
         client.create(path("nodes"), objects.node(name, amounts, labels, taints))

@@ -8,6 +8,8 @@ from tests.simulation.api_server import kinds, metadata, selectors, store, wire,
 FOREGROUND = "foregroundDeletion"
 ORPHAN = "orphan"
 BUDGET = "DisruptionBudget"
+UNBINDABLE = "simulation/unbindable"
+"""Label of pods whose bindings an admission policy denies."""
 FINISHED = ("Succeeded", "Failed")
 
 
@@ -99,6 +101,8 @@ class Deletions:
         why = _obstacle(item.object, target.name)
         if why:
             raise wire.conflict(kinds.PODS, target.name, why, part="/binding")
+        if UNBINDABLE in (item.object["metadata"].get("labels") or {}):
+            raise wire.forbidden(kinds.PODS, target.name, "an admission policy denies the binding")
         now = self._writes.stamp()
 
         def alter(pod: wire.Object) -> None:

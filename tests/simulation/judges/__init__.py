@@ -13,6 +13,7 @@ from tests.simulation.judges import (
     gang_rules,
     lease_rules,
     pace_rules,
+    pod_rules,
     queue_rules,
     rest_rules,
     status_rules,
@@ -21,18 +22,36 @@ from tests.simulation.judges import (
 from tests.simulation.judges.cluster import Cluster
 from tests.simulation.judges.court import Court
 from tests.simulation.judges.history import Change, Finding, Settings
+from tests.simulation.judges.lasting import Patience
+from tests.simulation.judges.lease_rules import taken_away
 from tests.simulation.judges.view_rules import View
 
-__all__ = ["Change", "Court", "Finding", "Settings", "View", "always", "at_rest", "court"]
+__all__ = [
+    "Change",
+    "Court",
+    "Finding",
+    "Patience",
+    "Settings",
+    "View",
+    "always",
+    "at_rest",
+    "court",
+    "soon",
+    "taken_away",
+]
 
 ALWAYS = (
     binding_rules.BoundOnce,
     binding_rules.Room,
     binding_rules.Barriers,
+    binding_rules.Known,
     lease_rules.OneWriter,
+    lease_rules.Renewed,
+    lease_rules.GivenBack,
     gang_rules.Whole,
     gang_rules.KeptUnderPods,
     queue_rules.Capability,
+    queue_rules.Kept,
     queue_rules.Budgets,
     pace_rules.Pauses,
 )
@@ -67,11 +86,32 @@ def at_rest(
     for change in history:
         cluster.apply(change)
     return [
-        *fit_rules.gangs_run(cluster, at, settings),
-        *status_rules.groups_are_true(cluster, at, settings),
-        *status_rules.queues_are_true(cluster, at),
-        *rest_rules.finalizers_are_gone(cluster, at),
+        *soon(cluster, settings, at=at, views=views),
         *rest_rules.somebody_leads(history, cluster, at, settings),
         *rest_rules.writes_cease(history, calm_since, settings),
+    ]
+
+
+def soon(
+    cluster: Cluster,
+    settings: Settings,
+    *,
+    at: float,
+    views: Sequence[View] = (),
+    settled: bool = True,
+) -> list[Finding]:
+    """Whatever isn't as it should be soon after each change, and at rest in any case.
+
+    After an eviction, before all has `settled`, room may be kept for the pods that come back.
+    """
+    return [
+        *(fit_rules.gangs_run(cluster, at, settings) if settled else ()),
+        *status_rules.groups_are_true(cluster, at, settings),
+        *status_rules.queues_are_true(cluster, at),
+        *pod_rules.pods_have_groups(cluster, at, settings),
+        *pod_rules.pods_know_why(cluster, at, settings),
+        *pod_rules.minima_follow(cluster, at, settings),
+        *rest_rules.finalizers_are_gone(cluster, at),
+        *rest_rules.queues_are_held(cluster, at),
         *view_rules.views_are_true(cluster, views, at),
     ]

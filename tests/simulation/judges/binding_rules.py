@@ -117,3 +117,41 @@ class Barriers(Judge):
         for problem in found:
             key = objects.label(objects.key_of(pod))
             yield self.finding(change.at, f"{change.origin} binds {key} to {name}, which {problem}")
+
+
+class Known(Judge):
+    """The daemon binds pods that wait in a PodGroup, and evicts pods that have a node.
+
+    A pod that took the name of another has neither: each write must name the pod that it is for.
+    """
+
+    rule = "only known pods are touched"
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self._dropped: defaultdict[tuple[str, str], float] = defaultdict(lambda: ABSENT)
+        """When a PodGroup was last deleted, or lost a pod."""
+
+    def before(self, change: Change, cluster: Cluster) -> Iterator[Finding]:
+        """Look at the pod of a bind or an eviction."""
+        if not served(change):
+            return
+        if change.resource == "podgroups" and change.after is None:
+            self._dropped[change.namespace, change.name] = change.at
+        if change.resource != "pods" or not ours(change) or change.before is None:
+            return
+        key = objects.label(objects.key_of(change.before))
+        if change.verb == "evict" and not objects.node_of(change.before):
+            yield self.finding(change.at, f"{change.origin} evicts {key}, which has no node")
+        if change.verb != "bind":
+            return
+        group = objects.group_of(change.before)
+        if group is None:
+            yield self.finding(change.at, f"{change.origin} binds {key}, which has no PodGroup")
+        elif cluster.get("podgroups", group) is None and not self.settings.unknown(
+            self._dropped[group], change.at
+        ):
+            yield self.finding(
+                change.at,
+                f"{change.origin} binds {key}, whose PodGroup {objects.label(group)} doesn't exist",
+            )

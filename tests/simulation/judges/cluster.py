@@ -18,6 +18,8 @@ class Cluster:
         self._objects: defaultdict[str, dict[Key, Object]] = defaultdict(dict)
         self.used: defaultdict[str, amounts.Amounts] = defaultdict(Counter)
         """Requests by node, of pods that haven't ended."""
+        self.leaving: defaultdict[str, amounts.Amounts] = defaultdict(Counter)
+        """The part of `used` whose pods are being deleted."""
         self.members: defaultdict[Key, dict[Key, Object]] = defaultdict(dict)
         """Pods by PodGroup."""
         self.group_held: defaultdict[Key, amounts.Amounts] = defaultdict(Counter)
@@ -95,6 +97,8 @@ class Cluster:
             return
         asked = self.request(pod)
         _add(self.used[objects.node_of(pod)], asked, sign)
+        if objects.leaving(pod):
+            _add(self.leaving[objects.node_of(pod)], asked, sign)
         if group is not None and not objects.leaving(pod):
             _add(self.group_held[group], asked, sign)
 

@@ -29,6 +29,11 @@ class Judge:
         del at, cluster
         return ()
 
+    def left(self, at: float, process: str, cluster: Cluster) -> Iterable[Finding]:
+        """Look at what a process leaves behind that ended when it was told to, undisturbed."""
+        del at, process, cluster
+        return ()
+
     def finding(self, at: float, message: str) -> Finding:
         """A violation of this rule."""
         return Finding(at=at, rule=self.rule, message=message)
@@ -49,6 +54,11 @@ class Court:
             self.cluster.apply(change)
             for judge in self._judges:
                 yield from judge.after(change, self.cluster)
+
+    def left(self, at: float, process: str) -> Iterator[Finding]:
+        """Judge what a process has left behind."""
+        for judge in self._judges:
+            yield from judge.left(at, process, self.cluster)
 
     def finish(self, at: float) -> Iterator[Finding]:
         """Judge what was still open."""

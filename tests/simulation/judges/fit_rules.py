@@ -20,6 +20,8 @@ SPECIAL_ANNOTATIONS = ("volcano.sh/", "scheduling.volcano.sh/group-min-resources
 """Prefixes of annotations that may make a pod special, or unusable."""
 
 HARMLESS = "volcano.sh/preemptable"
+UNBINDABLE = "simulation/unbindable"
+"""Label of pods whose bindings an admission policy denies."""
 SPECIAL_GROUP = ("minTaskMember", "subGroupPolicy", "networkTopology")
 
 
@@ -54,9 +56,12 @@ def gangs_run(cluster: Cluster, at: float, settings: Settings) -> Iterator[Findi
 
 
 def is_plain(pod: Object) -> bool:
-    """Whether a pod's requests, selector and tolerations are all that it asks for."""
+    """Whether a pod's requests, selector and tolerations are all that it asks for.
+
+    A pod whose bindings are denied keeps its place in what the daemon tells, between two attempts.
+    """
     spec = pod["spec"]
-    if any(spec.get(name) for name in SPECIAL_POD):
+    if UNBINDABLE in objects.labels(pod) or any(spec.get(name) for name in SPECIAL_POD):
         return False
     names = objects.annotations(pod)
     if any(name.startswith(SPECIAL_ANNOTATIONS) and name != HARMLESS for name in names):

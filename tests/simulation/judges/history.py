@@ -84,6 +84,11 @@ class Settings:
     """For how long an instance may act after its Lease has expired."""
     edit_seconds: float = 8.0
     """For how long an instance may act after somebody else has edited or deleted its Lease."""
+    renewal_seconds: float = float("inf")
+    """For how long a holder may leave its Lease alone."""
+    soon_seconds: float = 22.0
+    """How long something may be wrong that nobody has broken: longer than any pause after a
+    refusal, or than it takes a successor to begin."""
     partial_seconds: float = 120.0
     """How long a gang may be bound in part: its timeout, and the time that an eviction takes."""
     calm_seconds: float = 60.0

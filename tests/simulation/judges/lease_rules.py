@@ -8,8 +8,11 @@ from tests.simulation.judges.cluster import Cluster
 from tests.simulation.judges.court import Judge
 from tests.simulation.judges.history import Change, Finding, Object, Settings, ours, served
 
-UNGUARDED = frozenset({"events", "leases", "selfsubjectaccessreviews"})
+UNGUARDED = frozenset({"leases", "selfsubjectaccessreviews"})
 """What an instance may write without a Lease."""
+
+OWN_NEWS = ("Lease",)
+"""Kinds of objects about which an instance sends events without a Lease."""
 
 CONTROLLERS_STATUS = frozenset({"state", "pending", "inqueue", "running", "unknown", "completed"})
 """Fields of a Queue's status that the controllers write; the rest is written by schedulers."""
@@ -51,7 +54,7 @@ class OneWriter(Judge):
             return
         wanted = self._leases_for(change, cluster)
         problems = [self._problem(name, change) for name in wanted]
-        if all(problems):
+        if wanted and all(problems):
             yield self.finding(
                 change.at,
                 f"{change.origin}: {objects.request(change)}: {'; '.join(map(str, problems))}",
@@ -99,6 +102,11 @@ class OneWriter(Judge):
         """Names of the Leases of which one allows the write."""
         found = change.after or change.before
         match change.resource:
+            case "events":
+                about = (found or {}).get("regarding") or {}
+                own = not about or about["kind"] in OWN_NEWS
+                names = [] if own else list(self.settings.schedulers)
+                return [*names, *(f"{name}-podgroups" for name in names)]
             case "pods":
                 names = [objects.scheduler_of(found)] if found else list(self.settings.schedulers)
                 return [*names, *(f"{name}-podgroups" for name in names)]
@@ -142,6 +150,67 @@ class OneWriter(Judge):
         if any(told[0].get(name) != told[1].get(name) for name in CONTROLLERS_STATUS):
             return True
         return _conditions(told[0]) != _conditions(told[1])
+
+
+class Renewed(Judge):
+    """Who holds a Lease keeps it: it renews, whatever others write to it but another holder."""
+
+    rule = "a holder keeps its Lease"
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self._renewed: dict[str, tuple[str, float]] = {}
+        """Identity and time of the last write of an instance, by Lease."""
+
+    def before(self, change: Change, cluster: Cluster) -> Iterator[Finding]:
+        """Measure the time since the last renewal."""
+        del cluster
+        if change.resource != "leases" or not served(change):
+            return
+        held, holds = holder(change.before), holder(change.after)
+        identity, since = self._renewed.get(change.name, ("", change.at))
+        if ours(change) and identity and held == identity:
+            seconds = self.settings.elapsed(since, change.at)
+            if seconds > self.settings.renewal_seconds:
+                message = f"{identity} didn't renew Lease {change.name} for {seconds:.1f} s"
+                yield self.finding(change.at, message)
+        if ours(change):
+            self._renewed[change.name] = holds, change.at
+        elif held != holds:
+            self._renewed.pop(change.name, None)
+
+
+class GivenBack(Judge):
+    """Who ends in peace gives its Leases back."""
+
+    rule = "Leases are given back"
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self._identities: dict[str, str] = {}
+        """By process, from its writes to Leases."""
+
+    def before(self, change: Change, cluster: Cluster) -> Iterator[Finding]:
+        """Learn the names of processes."""
+        del cluster
+        if change.resource == "leases" and ours(change) and served(change) and holder(change.after):
+            self._identities[change.origin] = holder(change.after)
+        yield from ()
+
+    def left(self, at: float, process: str, cluster: Cluster) -> Iterator[Finding]:
+        """Look at the Leases."""
+        for lease in cluster.all("leases"):
+            if holder(lease) and holder(lease) == self._identities.get(process):
+                name = lease["metadata"]["name"]
+                yield self.finding(at, f"{process} has ended, and still holds Lease {name}")
+
+
+def taken_away(change: Change) -> bool:
+    """Whether somebody who isn't the daemon took a Lease from its holder."""
+    if change.resource != "leases" or ours(change) or not served(change):
+        return False
+    held = holder(change.before)
+    return bool(held) and held != holder(change.after)
 
 
 def holder(lease: Object | None) -> str:

@@ -9,6 +9,10 @@ from tests.simulation.judges.cluster import Cluster
 from tests.simulation.judges.court import Judge
 from tests.simulation.judges.history import Change, Finding, Settings, ours, served
 
+BUSY = 429
+HASTE_SECONDS = 0.3
+HASTY_MAX = 6
+HASTY_WITHIN_SECONDS = 60.0
 REFUSALS_MAX = 30
 WITHIN_SECONDS = 10.0
 
@@ -35,6 +39,10 @@ class Pauses(Judge):
             lambda: deque(maxlen=REFUSALS_MAX)
         )
         """When the last refusals were."""
+        self._busy: dict[Write, float] = {}
+        """When the API server last asked for patience."""
+        self._hasty: defaultdict[Write, deque[float]] = defaultdict(lambda: deque(maxlen=HASTY_MAX))
+        """When a write was repeated in spite of that."""
 
     def before(self, change: Change, cluster: Cluster) -> Iterator[Finding]:
         """Count the refusals of a write."""
@@ -49,6 +57,7 @@ class Pauses(Judge):
             change.namespace,
             change.name,
         )
+        yield from self._hurry(write, change)
         known = self._refused[write]
         known.append(change.at)
         if len(known) == REFUSALS_MAX and change.at - known[0] < WITHIN_SECONDS:
@@ -58,4 +67,25 @@ class Pauses(Judge):
                 change.at,
                 f"{change.origin}: {objects.request(change)} was refused {REFUSALS_MAX} times "
                 f"in {seconds:.1f} s, the last time with {change.code}",
+            )
+
+    def _hurry(self, write: Write, change: Change) -> Iterator[Finding]:
+        """Count repetitions for which the API server was too busy a moment ago.
+
+        Who elects has to hurry, and budgets answer with the same code.
+        """
+        if change.code != BUSY or change.resource == "leases" or change.verb == "evict":
+            return
+        since = self._busy.get(write, float("-inf"))
+        self._busy[write] = change.at
+        if change.at - since >= HASTE_SECONDS:
+            return
+        hasty = self._hasty[write]
+        hasty.append(change.at)
+        if len(hasty) == HASTY_MAX and change.at - hasty[0] < HASTY_WITHIN_SECONDS:
+            hasty.clear()
+            yield self.finding(
+                change.at,
+                f"{change.origin}: {objects.request(change)} was repeated at once {HASTY_MAX} "
+                "times, though the API server was too busy",
             )

@@ -92,6 +92,58 @@ def _means_something(change: Change) -> bool:
     return told[0] != told[1]
 
 
+class Kept(Judge):
+    """The daemon lets no Queue go that has PodGroups or other Queues below it.
+
+    What others created or moved a moment ago may be unknown to it.
+    """
+
+    rule = "no Queue goes under its PodGroups"
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self._moved: dict[tuple[str, str, str], float] = {}
+        """When an object came to its Queue: by kind, namespace and name."""
+
+    def before(self, change: Change, cluster: Cluster) -> Iterator[Finding]:
+        """Look at Queues from which the daemon takes its finalizer."""
+        if not served(change) or change.resource not in ("podgroups", "queues"):
+            return
+        if change.after is not None and _place(change.before) != _place(change.after):
+            self._moved[change.resource, change.namespace, change.name] = change.at
+        if change.resource != "queues" or not ours(change) or change.before is None:
+            return
+        if not _is_held(change.before) or (change.after and _is_held(change.after)):
+            return
+        name = change.name
+        inside = [each for each in cluster.groups_of(name) if self._is_known(each, change)]
+        below = [
+            each
+            for each in cluster.all("queues")
+            if _place(each) == name and self._is_known(each, change, "queues")
+        ]
+        if objects.leaving(change.before) and (inside or below):
+            shown = ", ".join(objects.label(objects.key_of(each)) for each in (*inside, *below)[:3])
+            yield self.finding(change.at, f"{change.origin} releases Queue {name} of {shown}")
+
+    def _is_known(self, found: Object, change: Change, resource: str = "podgroups") -> bool:
+        moved = self._moved.get((resource, *objects.key_of(found)), ABSENT)
+        return not self.settings.unknown(moved, change.at)
+
+
+def _place(found: Object | None) -> str | None:
+    """The Queue of a PodGroup, or above a Queue."""
+    if found is None:
+        return None
+    spec = found.get("spec") or {}
+    return str(spec.get("queue") or spec.get("parent") or "")
+
+
+def _is_held(queue: Object) -> bool:
+    names = queue["metadata"].get("finalizers") or ()
+    return any(name.startswith("vscheduler.io/") for name in names)
+
+
 class Budgets(Judge):
     """No PodDisruptionBudget is broken by the daemon's evictions or deletions.
 

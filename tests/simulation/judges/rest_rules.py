@@ -51,6 +51,16 @@ def finalizers_are_gone(cluster: Cluster, at: float) -> Iterator[Finding]:
                 yield Finding(at=at, rule="finalizers disappear", message=message)
 
 
+def queues_are_held(cluster: Cluster, at: float) -> Iterator[Finding]:
+    """Each Queue with PodGroups has a finalizer of the daemon, so that it can't go before them."""
+    for queue in cluster.all("queues"):
+        name = queue["metadata"]["name"]
+        held = any(each.startswith(FINALIZER) for each in queue["metadata"].get("finalizers") or ())
+        if not held and not objects.leaving(queue) and any(True for _ in cluster.groups_of(name)):
+            message = f"Queue {name} has PodGroups, and no finalizer"
+            yield Finding(at=at, rule="Queues in use are held", message=message)
+
+
 def writes_cease(history: Sequence[Change], since: float, settings: Settings) -> Iterator[Finding]:
     """The daemon writes nothing but Leases, once others have been quiet for a while.
 
@@ -84,6 +94,7 @@ def _means_nothing(change: Change) -> bool:
     known = [each.get("status") or {} for each in (change.before, change.after)]
     ready = [objects.ready(each) for each in (change.before, change.after)]
     same = known[0].get("allocatable") == known[1].get("allocatable") and ready[0] == ready[1]
+    same = same and objects.labels(change.before) == objects.labels(change.after)
     return same and change.before["spec"] == change.after["spec"]
 
 

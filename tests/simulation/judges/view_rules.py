@@ -29,6 +29,8 @@ class View:
     """UIDs of some pods by `namespace/name`, of these PodGroups."""
     assumed: int
     """How many binds are in flight."""
+    releasing: Mapping[str, Mapping[str, int]]
+    """What leaving pods use, by node, then by resource."""
 
 
 def views_are_true(cluster: Cluster, views: Sequence[View], at: float) -> Iterator[Finding]:
@@ -47,6 +49,7 @@ def _nodes(cluster: Cluster, view: View) -> Iterator[str]:
         for what, right, seen in (
             ("allocatable", allocatable, view.allocatable[name]),
             ("used", cluster.used[name], view.used[name]),
+            ("releasing", cluster.leaving[name], view.releasing[name]),
         ):
             wrong = [each for each in RESOURCES if right[each] != seen[each]]
             if wrong:

@@ -47,6 +47,8 @@ class Network:
         self.serving = True
         self.bytes_sent = 0
         """To the server, by all processes."""
+        self.connects = 0
+        """How often a process has asked for a connection, even if the server was down."""
         self.on_send: Callable[[processes.Process, bytes], None] | None = None
         """Called in the process that sends, with what it sends."""
         self._accept = accept
@@ -65,6 +67,7 @@ class Network:
     async def connect(self, loop: Any, process: "processes.Process") -> "Transport":
         """Open a connection. Raises ConnectionRefusedError while the server is down."""
         link = self.link(process.host)
+        self.connects += 1
         while True:
             await asyncio.sleep(self.latency(link))
             if link.up and link.down:

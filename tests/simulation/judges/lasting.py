@@ -1,0 +1,35 @@
+"""What may be wrong for a moment, but not for long."""
+
+from collections.abc import Iterable, Iterator
+from typing import TypeAlias
+
+from tests.simulation.judges.history import Finding, Settings
+
+Problem: TypeAlias = tuple[str, str]
+"""Rule and message."""
+
+
+class Patience:
+    """Compares what is wrong now with what was wrong before.
+
+    What heals by itself after minutes, such as by a list that is read again, looks right at the end
+    of a run. So each problem must disappear, or change, within some seconds; time in which
+    something was broken doesn't count.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._since: dict[Problem, float] = {}
+        self._told: set[Problem] = set()
+
+    def look(self, found: Iterable[Finding], at: float) -> Iterator[Finding]:
+        """Take what is wrong at a moment; give what has been wrong for too long, once each."""
+        problems = {(each.rule, each.message): None for each in found}
+        self._since = {each: self._since.get(each, at) for each in problems}
+        self._told &= self._since.keys()
+        for problem, since in self._since.items():
+            rule, message = problem
+            seconds = self._settings.elapsed(since, at)
+            if seconds > self._settings.soon_seconds and problem not in self._told:
+                self._told.add(problem)
+                yield Finding(at=at, rule=rule, message=f"{message}, for {seconds:.0f} s")
