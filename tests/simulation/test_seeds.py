@@ -10,7 +10,8 @@ import pytest
 from tests.simulation import faults
 
 LATE_WRITES = ("n1", "--usual", "--fault=partition", "--often=12", "--jobs=8")
-FIXED = (("1",), LATE_WRITES)
+FORBIDDEN = ("t1", "--usual", "--fault=deny", "--often=40", "--jobs=20", "--job-seconds=120")
+FIXED = (("1",), LATE_WRITES, FORBIDDEN)
 """Runs that found a defect stay here, with knobs that no change of the draws turns."""
 SHORT = ("--hours=0.05", "--calm=420")
 FINDS_NOTHING = 0

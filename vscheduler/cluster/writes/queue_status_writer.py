@@ -113,9 +113,11 @@ class QueueStatusWriter:
             self._observe("queue", "notfound")
             self._forget(name)
         except connection.ApiError as error:
-            again = self._errors.failed("queue", error)
+            again, write = self._errors.failed("queue", error), partial(self._write, name)
             if again and queue_status.UNDECLARED not in str(error):
-                self._coalescing.offer_again(name, partial(self._write, name))
+                self._coalescing.offer_again(name, write)
+            elif isinstance(error, connection.Forbidden):
+                self._coalescing.offer_after_refusal(name, write)
 
     async def _sent_to(self, name: str, uid: str) -> _Sent | None:
         """Return the last status written to the queue, possibly by an earlier process.
@@ -323,6 +325,8 @@ class UsageWriter:
                 self._observe("usage", "conflict")
             elif self._errors.failed("usage", error):
                 self._coalescing.offer_again(name, partial(self._write, name))
+            elif isinstance(error, connection.Forbidden):
+                self._coalescing.offer_after_refusal(name, partial(self._write, name))
             return False
         self._written[name] = kept
         self._observe("usage", "written")

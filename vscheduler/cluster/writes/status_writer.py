@@ -232,9 +232,11 @@ class StatusWriter:
         try:
             answer = await self._patch(path, body, connection.MERGE_PATCH)
         except connection.ApiError as error:
+            again = partial(self._write_group, status, transition, pods)
             if self._errors.failed("podgroup", error):
-                again = partial(self._write_group, status, transition, pods)
                 self._group_writes.offer_again(status.job, again)
+            elif isinstance(error, connection.Forbidden):
+                self._group_writes.offer_after_refusal(status.job, again)
             return
         version = _number(responses.version_of(answer))
         self._sent[status.job] = _Sent(uid=known.uid, version=version, state=wanted)
@@ -267,8 +269,12 @@ class StatusWriter:
         try:
             await self._patch(path, body, connection.STRATEGIC_PATCH)
         except connection.ApiError as error:
-            if self._errors.failed("pod", error) and not isinstance(error, connection.Conflict):
-                self._pod_writes.offer_again(pod.uid, partial(self._write_reason, pod, words))
+            retry = self._errors.failed("pod", error)
+            again = partial(self._write_reason, pod, words)
+            if isinstance(error, connection.Forbidden):
+                self._pod_writes.offer_after_refusal(pod.uid, again)
+            elif retry and not isinstance(error, connection.Conflict):
+                self._pod_writes.offer_again(pod.uid, again)
             return
         self._pod_reasons[pod.uid] = words
         self._observe("pod", "written")

@@ -51,6 +51,10 @@ PAUSES_MAX = 64
 """Longest pause of a key whose writes keep failing unexpectedly, as a multiple of the spacing."""
 
 
+REFUSED_SECONDS = 30.0
+"""Pause after a refusal for want of permission, which may be granted meanwhile."""
+
+
 class WriteQueue:
     """Waiting calls, and the workers that make the calls. All run in one event loop."""
 
@@ -226,15 +230,19 @@ class CoalescingQueue:
         """Keys that wait for a worker, are being written, or pause."""
         self._failures: dict[Hashable, int] = {}
         """How often in a row a key's write raised an unexpected exception, or wasn't permitted."""
+        self._refused: dict[Hashable, Call] = {}
+        """Writes refused for want of permission, until a newer write of the key."""
         self._stopped = False
 
     def offer(self, key: Hashable, write: Call) -> None:
         """Write as soon as the key's pause permits."""
+        self._refused.pop(key, None)
         self._waiting[key] = write
         self._enqueue(key)
 
     def offer_later(self, key: Hashable, write: Call) -> None:
         """Write after a pause of the key, unless a newer write replaces this write by then."""
+        self._refused.pop(key, None)
         self._waiting[key] = write
         if key not in self._busy:
             self._busy.add(key)
@@ -244,15 +252,31 @@ class CoalescingQueue:
         """Write after the key's pause, unless a newer write is already waiting."""
         self._waiting.setdefault(key, write)
 
+    def offer_after_refusal(self, key: Hashable, write: Call) -> None:
+        """Write after REFUSED_SECONDS, unless a newer write is offered by then.
+
+        Credentials and permissions may be missing for a short time only; without another attempt,
+        the stored state would stay wrong until the next change.
+        """
+        if not self._stopped:
+            self._refused[key] = write
+            asyncio.get_running_loop().call_later(REFUSED_SECONDS, self._offer_refused, key, write)
+
     def stop(self) -> None:
         """Drop all waiting writes, and retry none from now on."""
         self._stopped = True
         self._waiting.clear()
+        self._refused.clear()
 
     def withdraw(self, key: Hashable) -> None:
         """Drop the key's waiting write."""
         self._waiting.pop(key, None)
+        self._refused.pop(key, None)
         self._failures.pop(key, None)
+
+    def _offer_refused(self, key: Hashable, write: Call) -> None:
+        if self._refused.get(key) is write:
+            self.offer(key, write)
 
     def _enqueue(self, key: Hashable) -> None:
         # When the queue is full, the key tries again after its pause.

@@ -298,6 +298,31 @@ async def test_a_write_that_raises_is_made_again_later_and_later() -> None:
     await asyncio.wait([task])
 
 
+async def test_what_was_refused_is_offered_again_unless_there_is_news(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Permissions may come back; a newer write, or none, takes the place of the refused one."""
+    monkeypatch.setattr(write_queue, "REFUSED_SECONDS", 0.05)
+    queue = write_queue.WriteQueue(workers=1, waiting_max=10)
+    box = write_queue.CoalescingQueue(queue, write_queue.WritePriority.STATUS, spacing_seconds=0.01)
+    seen = list[str]()
+    task = asyncio.create_task(queue.run())
+    for key in ("a", "b", "c"):
+        box.offer_after_refusal(key, noting(f"{key} again", seen))
+    box.offer("b", noting("b anew", seen))
+    box.withdraw("c")
+    await asyncio.sleep(0.02)
+    assert seen == ["b anew"]
+    await asyncio.sleep(0.1)
+    assert seen == ["b anew", "a again"]
+    box.offer_after_refusal("a", noting("a at last", seen))
+    box.stop()
+    await asyncio.sleep(0.1)
+    assert seen == ["b anew", "a again"]
+    task.cancel()
+    await asyncio.wait([task])
+
+
 def answer(limit: write_queue.ConcurrencyLimit, number: int) -> None:
     """So many calls have ended."""
     for _ in range(number):
