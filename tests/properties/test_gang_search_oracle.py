@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests import running
-from tests.properties import clusters, gang_problems
+from tests.properties import clusters, gang_manifests, gang_problems
 from vscheduler.core.model import decisions
 from vscheduler.core.placement.gang_search import problem, search
 from vscheduler.simulator import run
@@ -72,7 +72,7 @@ def test_simulate_binds_a_gang_if_it_fits(worlds: Iterator[gang_problems.World])
     tiers = running.tiers("priority gang | predicates nodeorder binpack")
     configured, proofs = running.policy_of({"actions": "allocate", "tiers": tiers}), 0
     for world in worlds:
-        outcome = run.simulate(gang_problems.documents(world), configured, run.Options())
+        outcome = run.simulate(gang_manifests.documents(world), configured, run.Options())
         assert outcome.problems == ()
         fits = gang_problems.fits(world)
         assert (len(outcome.binds) >= world.least) == fits, world

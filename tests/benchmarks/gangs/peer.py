@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.oracle import kube_scheduler, manifests
-from tests.properties import gang_problems
+from tests.properties import gang_manifests, gang_problems
 from vscheduler.mirror import paths
 from vscheduler.sandbox import client, contents, control_plane, errors, processes
 
@@ -55,7 +55,7 @@ class Peer:
         they come, so each attempt has an order of its own.
         """
         number = next(self.numbers)
-        documents = as_kubernetes(gang_problems.documents(world), number)
+        documents = as_kubernetes(gang_manifests.documents(world), number)
         self._clear()
         nodes = [each for each in documents if each["kind"] == "Node"]
         self.api.create_all(NODES, nodes)

@@ -5,7 +5,7 @@ import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from tests.properties import gang_problems
+from tests.properties import gang_manifests, gang_problems
 from vscheduler.core import actions, plugins
 from vscheduler.core.actions import allocate
 from vscheduler.core.config import policy
@@ -51,7 +51,7 @@ def starts(gang: Gang, *, searches: bool = True) -> bool:
     configured = policy.built_in(plugins.PLUGINS, actions.ACTIONS)
     if not searches:
         configured = configured.with_argument("allocate", allocate.SEARCH_STEPS, 0)
-    outcome = run.simulate(gang_problems.documents(gang.world), configured, run.Options())
+    outcome = run.simulate(gang_manifests.documents(gang.world), configured, run.Options())
     assert outcome.problems == ()
     assert len(outcome.binds) in (0, gang.world.size()), gang
     return bool(outcome.binds)

@@ -6,7 +6,7 @@ import pytest
 
 from tests.benchmarks.gangs import __main__ as bench
 from tests.benchmarks.gangs import peer, problems
-from tests.properties import gang_problems
+from tests.properties import gang_manifests, gang_problems
 
 COUNT = 6
 
@@ -26,7 +26,7 @@ def test_gangs_follow_from_their_seeds_and_need_all_their_pods(half: str) -> Non
 def test_kube_scheduler_gets_the_same_nodes_and_pods() -> None:
     """Under names of their own, with a PodGroup of its API, which the pods name."""
     (gang,) = problems.gangs("rules between pods", 1)
-    ours = gang_problems.documents(gang.world)
+    ours = gang_manifests.documents(gang.world)
     theirs = peer.as_kubernetes(ours, 7)
     assert Counter(each["kind"] for each in theirs) == Counter(each["kind"] for each in ours)
     for one, other in zip(ours, theirs, strict=True):
