@@ -73,6 +73,23 @@ def test_a_promise_that_cannot_be_kept_keeps_nobody_out_of_the_same_queue(
     assert phases[jobs.JobId("default/forged")] is jobs.Phase.PENDING
 
 
+@pytest.mark.parametrize("promise", ["cpu:6", "cpu:1000000", "x.io/none:1"])
+@pytest.mark.parametrize("tiers", CONFIGURATIONS.values(), ids=CONFIGURATIONS)
+def test_a_running_group_is_promised_no_more_than_there_can_be(tiers: str, promise: str) -> None:
+    """One that has its minimum, and asks for more than its queue can ever have."""
+    tree = {"actions": "enqueue, allocate", "tiers": running.tiers(tiers)}
+    world = f"""
+        node  n1 cpu=10
+        queue team capability=cpu:5
+        job   team/asks-for-more phase=Running min=1 minresources={promise} n1
+        job   team/good phase=Pending minresources=cpu:4
+    """
+    result = running.run_claimed(pictures.documents(world), tree)
+    phases = {each.job: each.phase for each in result.groups}
+    assert phases[jobs.JobId("default/good")] is jobs.Phase.INQUEUE
+    assert phases[jobs.JobId("default/asks-for-more")] is jobs.Phase.RUNNING
+
+
 def test_a_promise_outlives_a_moment_without_nodes() -> None:
     """And is kept when there are as many as before."""
     tree = {"actions": "enqueue", "tiers": running.tiers(CONFIGURATIONS["built-in"])}

@@ -50,11 +50,15 @@ class Enqueue(contracts.Action[working.Session]):
 
         Groups that have been Inqueue for too long, that may not use their queue, or that ask for
         more than it can ever have, become Pending before any plugin counts the resources promised
-        to them.
+        to them. Running groups that ask for more than that stay Running, but nothing is promised to
+        them any more.
         """
         timeout = self.seconds(TIMEOUT)
         self._limits: dict[str, Mapping[str, float] | None] = {}
         """By queue, the most that a group can be promised; None if that isn't known."""
+        for state in session.job_states.values():
+            if state.phase is jobs.Phase.RUNNING and inqueue_resources.lacks(state.job):
+                state.owed = not self._is_excessive(session, state)
         for state in session.unfinished_jobs():
             if state.phase not in jobs.YOUNG:
                 continue

@@ -27,12 +27,20 @@ def holds(state: jobs.WorkingJob) -> bool:
     A running group with fewer pods is finishing, such as a Spark job after the end of its driver
     (Volcano: proportion OnSessionOpen).
     """
-    if state.job.min_resources is None:
+    if state.job.min_resources is None or not state.owed:
         return False
     if state.phase is jobs.Phase.RUNNING:
         holding = sum(state.counts[status] for status in jobs.HOLDING)
         return holding >= state.job.min_member
     return state.phase is jobs.Phase.INQUEUE
+
+
+def lacks(job: jobs.Job) -> bool:
+    """Whether a group holds less than its minResources, as the cycle began."""
+    if job.min_resources is None:
+        return False
+    least, allocated = job.min_resources, job.allocated
+    return any(amount > allocated.get(name, 0) for name, amount in least.items())
 
 
 def missing_pods(state: jobs.WorkingJob) -> resources.ResourceMap:

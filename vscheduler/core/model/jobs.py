@@ -313,11 +313,8 @@ class Job:
         put(self, "elastic", elastic)
         waits_for_pods = ready < self.min_member or 0 < scheduled < self.min_member
         scheduled = not (waits_for_pods or self.state.phase in YOUNG)
-        put(
-            self,
-            "fully_scheduled",
-            scheduled and not any(self.counts.get(each) for each in WAITING),
-        )
+        scheduled = scheduled and not any(self.counts.get(each) for each in WAITING)
+        put(self, "fully_scheduled", scheduled)
         put(self, "protected", self.preemptable.lower() == "false")
 
     def memo(self, key: str, compute: Callable[[], Value]) -> Value:
@@ -394,6 +391,10 @@ class WorkingJob(Protocol):
     @property
     def counts(self) -> Mapping[TaskStatus, int]:
         """Current number of tasks by status."""
+
+    @property
+    def owed(self) -> bool:
+        """Whether anything may be reserved for the group."""
 
     def node(self, task: Task) -> str | None:
         """Return the node of the task, or the node with resources reserved for the task."""

@@ -164,13 +164,16 @@ class JobState:
     """
 
     __slots__ = (
-        *("_moved", "counts", "job", "pending_best_effort", "phase", "protected", "ready_tasks"),
+        *("_moved", "counts", "job", "owed", "pending_best_effort", "phase", "protected"),
+        "ready_tasks",
         *("role_counts", "scheduled_tasks", "fully_scheduled", "sub_groups", "valid_tasks"),
     )
 
     def __init__(self, job: jobs.Job, rules: cycle_rules.CycleRules = cycle_rules.DEFAULT) -> None:
         self.job = job
         self.phase = job.state.phase
+        self.owed = True
+        """Whether anything may be reserved for the group."""
         self.protected = job.protected
         """Whether the PodGroup's annotation forbids evictions. Volcano checks this annotation in
         gangpreempt and gangreclaim only."""
