@@ -56,9 +56,7 @@ class Enqueue(contracts.Action[working.Session]):
         timeout = self.seconds(TIMEOUT)
         self._limits: dict[str, Mapping[str, float] | None] = {}
         """By queue, the most that a group can be promised; None if that isn't known."""
-        for state in session.job_states.values():
-            if state.phase is jobs.Phase.RUNNING and inqueue_resources.lacks(state.job):
-                state.owed = not self._is_excessive(session, state)
+        self._review_running(session)
         for state in session.unfinished_jobs():
             if state.phase not in jobs.YOUNG:
                 continue
@@ -224,6 +222,12 @@ class Enqueue(contracts.Action[working.Session]):
             session.wake(due)
             return
         state.phase = jobs.Phase.PENDING
+
+    def _review_running(self, session: working.Session) -> None:
+        """Promise nothing more to running groups that ask for more than they can ever have."""
+        for state in session.job_states.values():
+            if state.phase is jobs.Phase.RUNNING and inqueue_resources.lacks(state.job):
+                state.owed = not self._is_excessive(session, state)
 
     def _is_excessive(self, session: working.Session, state: job_state.JobState) -> bool:
         """Whether minResources exceed all that the queue can ever have in this cluster.

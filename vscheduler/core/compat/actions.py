@@ -79,6 +79,9 @@ class VolcanoEnqueue(enqueue.Enqueue):
     def _review(self, session: working.Session, state: job_state.JobState, timeout: float) -> None:
         """Do nothing: a group that is Inqueue stays Inqueue."""
 
+    def _review_running(self, session: working.Session) -> None:
+        """Do nothing: a running group is promised its minResources, whatever there is."""
+
     def _wake_at_timeout(
         self, session: working.Session, state: job_state.JobState, since: float
     ) -> None:
