@@ -128,6 +128,8 @@ class Attempt:
         self, tasks: Sequence[jobs.Task], room: Room, most: resources.Vector | None = None
     ) -> list[tuple[jobs.Task, int]] | None:
         """Return tasks with rows, in an order in which all filters pass; None if none are found."""
+        if not tasks:
+            return None
         assembled = assembly.assemble(self._session, self._state, tasks, room, most)
         each = ASSEMBLY_COST + assembled.rows.size // ASSEMBLED_NODES
         self._session.spend("assemblies", each * len(assembled.tasks))
