@@ -185,7 +185,9 @@ class Simulation:
         evicted = (each.at for each in reversed(news) if each.verb == "evict" and each.origin)
         self._evicted_at = next(evicted, self._evicted_at)
         settled = at - self._evicted_at > SETTLED_SECONDS
-        wrong = judges.soon(self._court.cluster, self.settings, at=at, settled=settled)
+        wrong = judges.soon(
+            self._court.cluster, self.settings, at=at, settled=settled, admitted=True
+        )
         outcome.findings += self._patience.look(wrong, at)
         outcome.findings += self._endings()
 

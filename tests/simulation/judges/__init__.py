@@ -99,13 +99,15 @@ def soon(
     at: float,
     views: Sequence[View] = (),
     settled: bool = True,
+    admitted: bool = False,
 ) -> list[Finding]:
     """Whatever isn't as it should be soon after each change, and at rest in any case.
 
-    After an eviction, before all has `settled`, room may be kept for the pods that come back.
+    After an eviction, before all has `settled`, room may be kept for the pods that come back. With
+    `admitted`, gangs that aren't admitted may wait, although they fit.
     """
     return [
-        *(fit_rules.gangs_run(cluster, at, settings) if settled else ()),
+        *(fit_rules.gangs_run(cluster, at, settings, admitted=admitted) if settled else ()),
         *status_rules.groups_are_true(cluster, at, settings),
         *status_rules.queues_are_true(cluster, at),
         *pod_rules.pods_have_groups(cluster, at, settings),

@@ -25,8 +25,13 @@ UNBINDABLE = "simulation/unbindable"
 SPECIAL_GROUP = ("minTaskMember", "subGroupPolicy", "networkTopology")
 
 
-def gangs_run(cluster: Cluster, at: float, settings: Settings) -> Iterator[Finding]:
-    """Every gang that fits runs; a gang without a minimum runs at least one pod."""
+def gangs_run(
+    cluster: Cluster, at: float, settings: Settings, *, admitted: bool = False
+) -> Iterator[Finding]:
+    """Every gang that fits runs; a gang without a minimum runs at least one pod.
+
+    With `admitted`, only gangs count that don't wait for room for all their minResources at once.
+    """
     free = _free(cluster, settings)
     for group in cluster.all("podgroups"):
         members = list(cluster.members[objects.key_of(group)].values())
@@ -34,6 +39,8 @@ def gangs_run(cluster: Cluster, at: float, settings: Settings) -> Iterator[Findi
         placed = sum(map(objects.counts, members))
         need = max(1, objects.minimum(group)) - placed
         if not 0 < need <= len(waiting) or not _is_simple(group, members):
+            continue
+        if admitted and group.get("status", {}).get("phase", "Pending") == "Pending":
             continue
         asked = _largest(waiting, cluster)
         if not _queue_allows(group, asked, need, cluster, settings):
