@@ -272,6 +272,7 @@ def draw(chance: random.Random, *, pods: int, nodes: int, rich: bool) -> World:
         world.least -= chance.randint(0, 2)
         kind = chance.randrange(kinds)
         world.roles = {kind: chance.randint(1, world.pods[kind].count)}
+        world.least = max(world.least, *world.roles.values())  # else roles have no minimum
     return world
 
 
