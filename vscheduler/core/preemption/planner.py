@@ -92,17 +92,18 @@ class Planner:
         kinds = [search.VictimSearch]
         if attempt.could_help(session, preemptor.state):
             kinds.append(whole_gang_search.WholeGangSearch)
-        for moving, whole, kind in itertools.product((False, True), gangs, kinds):
+        for moving in (False, True):
             if moving is not (pods in self._only_moving):
                 continue
-            with session.statement() as trial:
-                pool = self._pool(queue, candidate, whole=whole, moving=moving)
-                most = functools.partial(self._upper_bound, queue)
-                tried = kind(session, trial, preemptor, pool, self.action, most)
-                if self._carry_out(tried, trial, preemptor):
-                    return True
-                if tried.might_move:
-                    self._only_moving.add(pods)
+            for whole, kind in itertools.product(gangs, kinds):
+                with session.statement() as trial:
+                    pool = self._pool(queue, candidate, whole=whole, moving=moving)
+                    most = functools.partial(self._upper_bound, queue)
+                    tried = kind(session, trial, preemptor, pool, self.action, most)
+                    if self._carry_out(tried, trial, preemptor):
+                        return True
+                    if tried.might_move:
+                        self._only_moving.add(pods)
         if likeness is not None:
             self._failed.add(likeness)
         return False
