@@ -180,7 +180,5 @@ class Impossible:
 class CutShort:
     """Nothing was found within the budget."""
 
-    steps: int
-
 
 Answer: TypeAlias = Found | Impossible | CutShort

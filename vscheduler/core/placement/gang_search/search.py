@@ -1,4 +1,4 @@
-"""The search: the scarcest pods first, on the nodes that the others miss least, and back again.
+"""The search: the scarcest pods first, where the least is left that is of no use, and back again.
 
 Kinds of pods that find the fewest places beyond what they need come first. What has failed once
 isn't tried again on nodes that are alike, and bounds tell early that a branch leads nowhere.
@@ -63,7 +63,7 @@ class Search:
             if step is None:
                 self._leave(branches)
             elif self.steps == self._steps_max:
-                return problem.CutShort(self.steps)
+                return problem.CutShort()
             elif self._take(branches, step):
                 return problem.Found(tuple(now.order))
         return self._nothing()
@@ -98,7 +98,7 @@ class Search:
     def _nothing(self) -> problem.Answer:
         if self._problem.exact and not (self._straight and self.steps):
             return problem.Impossible()
-        return problem.CutShort(self.steps)
+        return problem.CutShort()
 
     def _is_done(self) -> bool:
         placed = self._state.placed
