@@ -1,0 +1,40 @@
+"""The order in which a planner tries to make room."""
+
+from typing import Any
+
+import pytest
+
+from tests import pictures, running
+from vscheduler.core.actions import reclaim
+from vscheduler.core.model import jobs
+from vscheduler.core.preemption import planner, preemptors, search
+
+TREE: dict[str, Any] = {
+    "actions": "allocate, reclaim",
+    "tiers": running.tiers("priority gang | predicates proportion nodeorder"),
+}
+
+
+def test_mild_plans_are_tried_before_pods_are_moved(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whole gangs as well, although the first attempt has met pods that could be moved."""
+    tried = []
+
+    class Fruitless(search.VictimSearch):
+        def succeeds(self) -> bool:
+            rules = self._pool.rules
+            tried.append((rules.relocation is not None, rules.whole))
+            return False
+
+        @property
+        def might_move(self) -> bool:
+            return True
+
+    monkeypatch.setattr(search, "VictimSearch", Fruitless)
+    picture = "node n1 cpu=4 queue q queue lender job lender/l n1*4 job q/g min=2 - -"
+    session = running.open_session(pictures.documents(picture), TREE)
+    state = session.job_states[jobs.JobId("default/g")]
+    whole = {"reclaim.wholeGangs": "always"}
+    subject = planner.Planner(session, reclaim.Reclaim(whole), "reclaimable")
+    preemptor = preemptors.Preemptor(session.dispatch, state)
+    assert not subject.plan(session.queues["q"], preemptor, lambda _state, _task: True)
+    assert tried == [(False, False), (False, True), (True, False), (True, True)]
