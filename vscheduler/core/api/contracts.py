@@ -226,12 +226,11 @@ class Configured:
 
 
 class Plugin(Configured):
-    """Base of all plugins: define the hooks you need, and leave out the rest.
-
-    The flags that switch hooks off are Volcano's; hooks.HOOKS lists the flags.
-    """
+    """Base of all plugins: define the hooks you need. hooks.HOOKS lists the flags of hooks."""
 
     victim_role: ClassVar[VictimRole] = VictimRole.ENTITLES
+    alike_victims: Sequence[str] = ()
+    """Hooks whose answers are equal for similar victims; see docs/plugins.md."""
     nodes_last: ClassVar[bool] = False
     """Whether `class_nodes` and `queue_nodes` return equal answers in every cycle."""
 

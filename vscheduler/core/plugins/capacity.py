@@ -73,6 +73,8 @@ class Capacity(contracts.Plugin):
     reclaimer_type: ClassVar[type[Reclaimer]] = Reclaimer
     """The class that counts victims while they are chosen."""
 
+    alike_victims = ("reclaimable",)
+
     def open(self, session: contracts.Session) -> None:
         """Keep the session; everything else needs the total, which is known in `start`."""
         self._session = session

@@ -46,6 +46,8 @@ class Drf(contracts.Plugin):
         self._session = session
         self._attributes: dict[jobs.JobId, DrfAttributes] = {}
         self._requests: dict[jobs.PodClass, list[tuple[int, int]]] = {}
+        if "enableHierarchy" not in self.flags:  # both abstain
+            self.alike_victims = ("reclaimable", "share_after")
 
     def start(self) -> None:
         """Read the total, of which shares are fractions."""

@@ -14,6 +14,8 @@ class Priority(contracts.Plugin):
 
     name = "priority"
 
+    alike_victims = ("preemptable",)
+
     def open(self, session: contracts.Session) -> None:
         """Keep the session; jobs and tasks have their priorities."""
         self._session = session

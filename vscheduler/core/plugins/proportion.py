@@ -25,6 +25,8 @@ class Proportion(contracts.Plugin):
         GRACE: contracts.Argument(str, "30s", parse=durations.seconds),
     }
 
+    alike_victims = ("reclaimable", "share_after")
+
     def open(self, session: contracts.Session) -> None:
         """Add up resources held by queues with jobs, and resources promised to their groups."""
         self._session = session

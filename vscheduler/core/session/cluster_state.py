@@ -9,7 +9,7 @@ import numpy as np
 
 from vscheduler.core.api import contracts
 from vscheduler.core.model import constraints, jobs, pod_affinity, resources, snapshot
-from vscheduler.core.session import interfaces, job_state
+from vscheduler.core.session import evictable_pods, interfaces, job_state
 
 PRESENCE = {
     jobs.TaskStatus.ALLOCATED: pod_affinity.PodPresence.STAYING,
@@ -72,23 +72,14 @@ class ClusterState:
 
     def evictable_on(self, row: int) -> Sequence[jobs.Task]:
         """Return this scheduler's evictable pods on a node, as the cycle began, by UID."""
-        return self._evictable.get(row, ())
+        return self.evictable.on(row)
 
     @cached_property
-    def _evictable(self) -> Mapping[int, list[jobs.Task]]:
-        rows = self.layout.rows
-        found: defaultdict[int, list[jobs.Task]] = defaultdict(list)
-        for state in self._job_states.values():
-            for status in jobs.EVICTABLE:
-                if state.job.counts.get(status):
-                    for task in state.job.tasks:
-                        if task.status is not status or task.uid in self._eviction_refused:
-                            continue
-                        if task.node in rows:
-                            found[rows[task.node]].append(task)
-        for tasks in found.values():
-            tasks.sort(key=lambda task: task.uid)
-        return found
+    def evictable(self) -> evictable_pods.EvictablePods:
+        """This scheduler's evictable pods as the cycle began, without refused evictions."""
+        return evictable_pods.EvictablePods(
+            self._job_states.values(), self.layout, self._eviction_refused
+        )
 
     def view(
         self, rows: "np.ndarray[tuple[int], np.dtype[np.int64]] | None" = None

@@ -75,6 +75,8 @@ class Call:
     role: contracts.VictimRole
     types: tuple[type, ...]
     """The types of valid answers."""
+    alike: bool
+    """Whether answers are equal for similar victims."""
 
 
 class Dispatch:
@@ -97,8 +99,10 @@ class Dispatch:
             found: dict[str, list[Call]] = {}
             for setting, plugin in tier:
                 name, role = setting.plugin.name, setting.plugin.victim_role
+                alike = plugin.alike_victims if isinstance(plugin, contracts.Plugin) else ()
                 for hook in setting.answers:
-                    call = Call(name, getattr(plugin, hook), role, ANSWER_TYPES.get(hook, ANYTHING))
+                    types = ANSWER_TYPES.get(hook, ANYTHING)
+                    call = Call(name, getattr(plugin, hook), role, types, hook in alike)
                     found.setdefault(hook, []).append(call)
             for hook, calls in found.items():
                 self._tiers[hook].append(calls)
@@ -221,6 +225,25 @@ class Dispatch:
                     left = common(left, answer)
                 return [] if self.evictions_off else left
         return []
+
+    def may_be_entitled(self, hook: str, claimant: jobs.Task, victim: jobs.Task) -> bool:
+        """Whether `entitled` could name any pod similar to this one: False is certain."""
+        for tier in self._tiers[hook]:
+            calls = [call for call in tier if call.role is contracts.VictimRole.ENTITLES]
+            alike = [call for call in calls if call.alike]
+            answers = [self._victims(call, hook, claimant, (victim,)) for call in alike]
+            if any(answer is not None and not answer for answer in answers):
+                return False
+            if len(alike) < len(calls) or any(answers):
+                return not self.evictions_off
+        return False
+
+    def share_of_similar(self, *subject: object) -> decisions.ShareAfter | None:
+        """Return the answer of `share_after` for pods similar to these; None if it may differ."""
+        if all(call.alike for call in self._calls["share_after"]):
+            found: decisions.ShareAfter | None = self.first("share_after", None, *subject)
+            return found
+        return None
 
     def victim_answers(
         self, hook: str, claimant: jobs.Task, candidates: Sequence[jobs.Task]
