@@ -8,6 +8,9 @@ from tests.benchmarks.core import clusters
 
 GANG = 100
 """Pods in a gang."""
+SMALL_GANG = 10
+STARVED = 20
+"""How many small gangs wait, at most."""
 BIG: clusters.Amounts = {"cpu": "4", "memory": "4Gi"}
 """Eight of these fill a node's CPU."""
 PER_NODE = 8
@@ -55,6 +58,8 @@ def cases(scale: float = 1.0) -> Iterator[Case]:
         yield from _without_room(size(1000), waiting)
     for wanted in map(size, (250, 500, 1000)):
         yield from _evicting(size(1000), wanted)
+    for nodes in map(size, (1000, 2000, 4000)):
+        yield _starved(nodes)
 
 
 def _grid(
@@ -125,6 +130,19 @@ def _evicting(nodes: int, wanted: int) -> Iterator[Case]:
     )
 
 
+def _starved(nodes: int) -> Case:
+    """Small gangs that need the room of others, all in one cycle."""
+    pods = min(SMALL_GANG, nodes) * min(STARVED, nodes // SMALL_GANG or 1)
+    return Case(
+        name="starved gangs",
+        nodes=nodes,
+        pods=pods,
+        build=partial(starved, nodes, pods),
+        evicted=pods,
+        series=("starved gangs, by nodes",),
+    )
+
+
 def equal(nodes: int, pods: int) -> clusters.Cluster:
     """Gangs of pods that all ask for the same."""
     cluster = clusters.Cluster()
@@ -177,6 +195,28 @@ def without_room(nodes: int, waiting: int) -> clusters.Cluster:
     cluster.add(clusters.Gang(name="there", requests=[HALF] * nodes, nodes=places))
     for number in range(waiting):
         cluster.add(clusters.Gang(name=f"gang-{number:05}", requests=[MORE]))
+    return cluster
+
+
+def starved(nodes: int, wanted: int, queues: int = 4) -> clusters.Cluster:
+    """Every node full of gangs of several queues, at twice their minimum, and a queue in want."""
+    names = [f"queue-{number:02}" for number in range(queues)]
+    cluster = clusters.Cluster([*names, "starved"])
+    places = [name for name in cluster.add_nodes(nodes) for _ in range(PER_NODE)]
+    for number in range(0, len(places), SMALL_GANG):
+        there = places[number : number + SMALL_GANG]
+        cluster.add(
+            clusters.Gang(
+                name=f"gang-{number:05}",
+                requests=[BIG] * len(there),
+                minimum=max(1, len(there) // 2),
+                nodes=there,
+                queue=names[number // SMALL_GANG % queues],
+            )
+        )
+    for number in range(0, wanted, SMALL_GANG):
+        requests = [BIG] * min(SMALL_GANG, wanted - number)
+        cluster.add(clusters.Gang(name=f"want-{number:03}", requests=requests, queue="starved"))
     return cluster
 
 

@@ -10,7 +10,7 @@ from vscheduler.core.api import contracts
 from vscheduler.core.model import jobs, queues
 from vscheduler.core.preemption import planner as eviction
 from vscheduler.core.preemption import preemptors, victims
-from vscheduler.core.session import job_state, ordering
+from vscheduler.core.session import ordering
 from vscheduler.core.session import session as working
 
 
@@ -68,21 +68,11 @@ def _preempt_for(
     session.eviction_history.fail(Preempt.name, job.id)
 
 
-def of_other_jobs(job: jobs.Job) -> victims.Candidate:
+def of_other_jobs(job: jobs.Job) -> victims.Scope:
     """Return a filter that passes pods of the queue's jobs except this job."""
-
-    def candidate(state: job_state.JobState, task: jobs.Task) -> bool:
-        del task
-        return state.job.queue == job.queue and state.job.id != job.id
-
-    return candidate
+    return victims.Scope(queues=frozenset((job.queue,)), without=job.id)
 
 
-def of_same_job(job: jobs.Job) -> victims.Candidate:
+def of_same_job(job: jobs.Job) -> victims.Scope:
     """Return a filter that passes pods of this job."""
-
-    def candidate(state: job_state.JobState, task: jobs.Task) -> bool:
-        del task
-        return state.job.id == job.id
-
-    return candidate
+    return victims.Scope(queues=frozenset((job.queue,)), only=job.id)

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from vscheduler.core.api import contracts
-from vscheduler.core.model import durations, jobs, queues
+from vscheduler.core.model import durations, queues
 from vscheduler.core.preemption import planner as eviction
 from vscheduler.core.preemption import preemptors, victims
-from vscheduler.core.session import job_state, ordering
+from vscheduler.core.session import ordering
 from vscheduler.core.session import session as working
 
 
@@ -55,11 +55,8 @@ class Reclaim(contracts.Action[working.Session]):
             session.eviction_history.fail(self.name, line.leave().state.job.id)
 
 
-def of_other_queues(session: working.Session, queue: queues.Queue) -> victims.Candidate:
+def of_other_queues(session: working.Session, queue: queues.Queue) -> victims.Scope:
     """Return a filter that passes pods of all other queues with spec.reclaimable."""
-
-    def candidate(state: job_state.JobState, task: jobs.Task) -> bool:
-        del task
-        return state.job.queue != queue.name and session.queues[state.job.queue].reclaimable
-
-    return candidate
+    others = session.queues.values()
+    names = (each.name for each in others if each.reclaimable and each.name != queue.name)
+    return victims.Scope(queues=frozenset(names))

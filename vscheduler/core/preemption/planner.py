@@ -11,14 +11,16 @@ import itertools
 from collections.abc import Hashable, Mapping
 
 from vscheduler.core.api import contracts
-from vscheduler.core.model import durations, queues, resources
+from vscheduler.core.model import durations, queues
 from vscheduler.core.placement import nominated_pods
 from vscheduler.core.placement.gang_search import attempt
 from vscheduler.core.preemption import (
+    cheapest_nodes,
     nominations,
     preemptors,
     relocations,
     search,
+    victim_columns,
     victims,
     whole_gang_search,
 )
@@ -27,6 +29,9 @@ from vscheduler.core.session import statement
 
 PLAN_COST = 20
 """Approximate microseconds for one job that asks for victims, whatever the result."""
+
+PODS_PER_UNIT = 2
+"""For how many pods that could be evicted columns are made in about a microsecond."""
 
 SKIP_COST = 20
 """Approximate microseconds for one job skipped because a similar job found no victims."""
@@ -59,7 +64,8 @@ class Planner:
         self.action = action.name
         self.hook = hook
         self.whole_gangs = victims.WholeGangs(str(action.argument(f"{action.name}.wholeGangs")))
-        self.min_runtime = action.seconds(f"{action.name}.minRuntime")
+        self._oldest = session.snapshot.now - action.seconds(f"{action.name}.minRuntime")
+        """Pods that started after this instant are left alone."""
         self.keep = action.seconds(KEEP) if KEEP in action.arguments else 0.0
         """Seconds for which resources are reserved for the replacements of moved pods."""
         self._failed: set[Hashable] = set()
@@ -68,10 +74,9 @@ class Planner:
         """Queues and similar pods for which no victims exist except pods that can be moved: evicted
         although their queue is within its share, because their replacements fit elsewhere. Such an
         entry stays valid during the cycle, since surpluses only shrink while plans succeed."""
-        self._most: dict[str, resources.Vector] = {}
 
     def plan(
-        self, queue: queues.Queue, preemptor: preemptors.Preemptor, candidate: victims.Candidate
+        self, queue: queues.Queue, preemptor: preemptors.Preemptor, scope: victims.Scope
     ) -> bool:
         """Make room for the job's minimum, or for the next pod of a started job.
 
@@ -97,9 +102,8 @@ class Planner:
                 continue
             for whole, kind in itertools.product(gangs, kinds):
                 with session.statement() as trial:
-                    pool = self._pool(queue, candidate, whole=whole, moving=moving)
-                    most = functools.partial(self._upper_bound, queue)
-                    tried = kind(session, trial, preemptor, pool, self.action, most)
+                    pool = self._pool(queue, scope, whole=whole, moving=moving)
+                    tried = kind(session, trial, preemptor, pool, self.action, self._kept)
                     if self._carry_out(tried, trial, preemptor):
                         return True
                     if tried.might_move:
@@ -109,7 +113,7 @@ class Planner:
         return False
 
     def _pool(
-        self, queue: queues.Queue, candidate: victims.Candidate, *, whole: bool, moving: bool
+        self, queue: queues.Queue, scope: victims.Scope, *, whole: bool, moving: bool
     ) -> victims.VictimCandidates:
         """Return the candidates of one attempt: with whole gangs or without, moved or evicted."""
         session = self.session
@@ -122,8 +126,8 @@ class Planner:
             session,
             hook=self.hook,
             claimant=queue,
-            candidate=candidate,
-            oldest=session.snapshot.now - self.min_runtime,
+            scope=scope,
+            oldest=self._oldest,
             rules=rules,
         )
 
@@ -155,8 +159,9 @@ class Planner:
         """Whether a similar job has found no victims, with no successful plan since."""
         return preemptor.likeness(self.session) in self._failed
 
-    def _upper_bound(self, queue: queues.Queue) -> resources.Vector:
-        """Return an upper bound, (N, R), of what evictions could free for the queue."""
-        if queue.name not in self._most:
-            self._most[queue.name] = victims.most(self.session, queue, self.hook)
-        return self._most[queue.name]
+    @functools.cached_property
+    def _kept(self) -> cheapest_nodes.KeptBounds:
+        """What searches on behalf of different jobs share."""
+        columns = victim_columns.VictimColumns(self.session, self._oldest)
+        self.session.spend("columns", len(columns.queues) // PODS_PER_UNIT + columns.pods.read)
+        return cheapest_nodes.KeptBounds(columns)

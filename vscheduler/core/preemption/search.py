@@ -4,13 +4,13 @@ Everything happens in a statement that is undone unless the planner commits it.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 
 import numpy as np
 
 from vscheduler.core.model import decisions, jobs, resources
 from vscheduler.core.placement import nominated_pods
-from vscheduler.core.preemption import preemptors, victims
+from vscheduler.core.preemption import cheapest_nodes, preemptors, victims
 from vscheduler.core.session import job_state, statement
 from vscheduler.core.session import session as working
 
@@ -19,6 +19,9 @@ PROPORTION = 2.0
 
 TASK_COST = 100
 """Approximate microseconds for one task to be placed, without the search on nodes."""
+
+NODES_PER_UNIT = 40
+"""For how many nodes, in addition, a task is compared with what is free in a microsecond."""
 
 NODE_COST = 450
 """Approximate microseconds for one node searched for victims."""
@@ -34,13 +37,11 @@ class VictimSearch:
         preemptor: preemptors.Preemptor,
         pool: victims.VictimCandidates,
         action: str,
-        most: Callable[[], resources.Vector],
+        kept: cheapest_nodes.KeptBounds,
     ) -> None:
-        """Prepare the attempt. action is recorded with each eviction; most returns an upper bound,
-        (N, R), of what evictions could free.
-        """
+        """Prepare the attempt. action is recorded with each eviction."""
         self._session, self._trial, self._pool = session, trial, pool
-        self._action, self._most = action, most
+        self._action, self._kept = action, kept
         self._state = preemptor.state
         self._has_minimum = self._is_pipelined()
         self._tasks = self._tasks_to_place(preemptor)
@@ -50,7 +51,7 @@ class VictimSearch:
         """Chosen victims: whole gangs by job, single pods by UID."""
         self._scarce = np.full(self._session.space.size, np.inf)
         self._freed_whole = self._session.space.zeros()
-        self._candidates: dict[Hashable, victims.NodeCandidates] = {}
+        self._candidates: dict[Hashable, cheapest_nodes.CheapestNodes] = {}
         """Candidate nodes, by what makes tasks equal to nodes; `_vacated` has the same keys."""
         self._version = 0
         self._vacated: defaultdict[Hashable, set[int]] = defaultdict(set)
@@ -75,7 +76,8 @@ class VictimSearch:
             if task.best_effort:
                 self._place_idle(task)  # perhaps on a pod slot freed for a larger task
             elif self._is_needed(task) and self._may_claim(task):
-                self._session.spend("claims", TASK_COST)
+                nodes = self._session.layout.size
+                self._session.spend("claims", TASK_COST + nodes // NODES_PER_UNIT)
                 self._pool.start_search(lacking)
                 if self._place_with_victims(task, alike):
                     failed.clear()  # a whole gang may have freed resources for the others
@@ -226,11 +228,11 @@ class VictimSearch:
             return True
         stored = self._candidates.get(alike)
         if stored is None:
-            stored = self._candidates[alike] = self._find_candidates(task)
-        for row in sorted(self._vacated.pop(alike, ())):
-            if (candidate_node := self._candidate_on(task, row)) is not None:
-                stored.put(candidate_node, row, self._version)
-        while (bound := stored.cheapest(self._pool.rank)) is not None:
+            stored = cheapest_nodes.CheapestNodes(self._session, self._kept, self._pool, task)
+            self._candidates[alike] = stored
+        stored.renew(self._vacated.pop(alike, ()))
+        stored.start_search(task, self._trial, self._evict, self._is_proportionate)
+        while (bound := stored.cheapest()) is not None:
             candidate_node = self._candidate_on(task, bound.row)
             if candidate_node is None:
                 continue
@@ -241,18 +243,6 @@ class VictimSearch:
                 self._accept(task, bound.row, candidate_node)
                 return True
         return False
-
-    def _find_candidates(self, task: jobs.Task) -> victims.NodeCandidates:
-        """Return all nodes where evictions could make room, with costs."""
-        session = self._session
-        free = nominated_pods.room(session, task) + self._most()
-        enough = resources.fits(session.request(task), free)
-        found = victims.NodeCandidates()
-        for row in np.flatnonzero(enough & session.placement.reachable(task)).tolist():
-            candidate_node = self._candidate_on(task, row)
-            if candidate_node is not None:
-                found.put(candidate_node, row, self._version)
-        return found
 
     def _candidate_on(self, task: jobs.Task, row: int) -> victims.NodeCandidate | None:
         """Return the victims needed to start the task on this node, or None; nothing is changed."""
@@ -320,7 +310,7 @@ class VictimSearch:
         return needed
 
     def _is_proportionate(
-        self, unit: victims.VictimGroup, chosen: Sequence[victims.VictimGroup]
+        self, unit: victims.VictimGroup, chosen: Sequence[victims.VictimGroup] = ()
     ) -> bool:
         """Whether the gang frees no more than PROPORTION times what is lacking, or no limit
         applies. The limit always applies when the preemptor already has its minimum.

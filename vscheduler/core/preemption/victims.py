@@ -2,25 +2,17 @@
 
 A pod beyond the minimum of a job, or the only pod of a job, may be evicted alone. All other pods of
 a job are evicted only together, as a whole gang.
-
-NodeCandidates sorts nodes by the cost of the evictions needed there, the cheapest first. A known
-cost remains a lower bound after further evictions, since evictions only make nodes more expensive.
-The rank of the losing queues isn't part of the stored cost, because each eviction changes ranks on
-all nodes alike: nodes are stored by losing queues, and compared with current ranks.
 """
 
 import dataclasses
-import heapq
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-import numpy as np
-
 from vscheduler.core.model import decisions, jobs, queues, resources
 from vscheduler.core.preemption import relocations
-from vscheduler.core.session import job_state, ordering
+from vscheduler.core.session import evictable_pods, job_state, ordering
 from vscheduler.core.session import session as working
 
 
@@ -40,6 +32,27 @@ Cost = tuple[Any, ...]
 
 Candidate = Callable[[job_state.JobState, jobs.Task], bool]
 """Whether a pod of a job may be considered as a victim at all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """Which jobs' pods may be considered as victims at all; a Candidate."""
+
+    queues: frozenset[str]
+    only: jobs.JobId | None = None
+    """The one job whose pods are considered; None: all jobs in the queues."""
+    without: jobs.JobId | None = None
+    """The job whose pods are left out."""
+
+    def __call__(self, state: job_state.JobState, task: jobs.Task) -> bool:
+        """Whether the pod is in scope."""
+        del task
+        job = state.job
+        return (
+            job.queue in self.queues
+            and (self.only is None or job.id == self.only)
+            and job.id != self.without
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,9 +107,7 @@ class VictimGroup:
         )
 
 
-def start(task: jobs.Task) -> float:
-    """Return when the pod got a node, or the creation time if unknown."""
-    return task.created if task.scheduled_at is None else task.scheduled_at
+start = evictable_pods.start
 
 
 def surplus_pod(state: job_state.JobState, task: jobs.Task) -> VictimGroup | None:
@@ -147,17 +158,6 @@ def cost(chosen: Sequence[VictimGroup]) -> Cost:
     )
 
 
-def most(session: working.Session, queue: queues.Queue, hook: str) -> resources.Vector:
-    """Return an upper bound, (N, R), of what evictions could free for a queue, ignoring plugins."""
-    inside = hook == "preemptable"
-    freed = np.zeros_like(session.cluster.future_used)
-    for row in range(session.layout.size):
-        for task in session.cluster.evictable_on(row):
-            if task.preemptable and (session.job_state_of(task).job.queue == queue.name) == inside:
-                freed[row] += session.request(task)
-    return freed
-
-
 def _is_last(state: job_state.JobState) -> bool:
     return sum(state.counts[status] for status in jobs.HOLDING) == 1
 
@@ -171,14 +171,14 @@ class VictimCandidates:
         *,
         hook: str,
         claimant: queues.Queue,
-        candidate: Candidate,
+        scope: Scope,
         oldest: float,
         rules: EvictionRules,
     ) -> None:
         self._session = session
         self.hook = hook
         self.claimant = claimant
-        self._candidate = candidate
+        self.scope = scope
         self._oldest = oldest
         """Pods that started after this instant are left alone."""
         self.rules = rules
@@ -315,6 +315,14 @@ class VictimCandidates:
         )
         return after
 
+    def share_of_similar(
+        self, claimant: jobs.Task, tasks: Sequence[jobs.Task]
+    ) -> decisions.ShareAfter | None:
+        """Return the shares after an eviction of pods like these; None if they can't be known."""
+        if self.hook != "reclaimable":
+            return None
+        return self._session.dispatch.share_of_similar(claimant, self._claimed, tasks)
+
     def _is_candidate(self, task: jobs.Task) -> bool:
         state = self._session.job_state_of(task)
         return (
@@ -325,12 +333,8 @@ class VictimCandidates:
             and task.node in self._session.layout.rows
             and task.uid not in self._session.snapshot.carried.eviction_refused_pods
             and start(task) <= self._oldest
-            and self._candidate(state, task)
+            and self.scope(state, task)
         )
-
-
-RankOf = Callable[[str], Rank]
-"""Returns the current rank of a queue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,43 +350,7 @@ class NodeCandidate:
         return frozenset(unit.state.job.queue for unit in self.units)
 
 
-@dataclass(frozen=True, slots=True)
-class CostLowerBound:
-    """The node with the lowest known cost, under current ranks."""
-
-    cost: Cost
-    row: int
-    version: int
-    """The number of accepted candidates when the cost was computed."""
-
-
-class NodeCandidates:
-    """The nodes where evictions could make room for tasks with equal needs."""
-
-    def __init__(self) -> None:
-        self._heaps: dict[frozenset[str], list[tuple[Cost, int, int]]] = {}
-
-    def put(self, candidate: NodeCandidate, row: int, version: int) -> None:
-        """Add a node, or return a node taken out by `cheapest`, with a cost that is no lower."""
-        heapq.heappush(self._heaps.setdefault(candidate.losers, []), (candidate.cost, row, version))
-
-    def cheapest(self, rank: RankOf) -> CostLowerBound | None:
-        """Remove and return the node with the lowest cost; ties go to the first row."""
-        found: tuple[Cost, int, int] | None = None
-        heap: list[tuple[Cost, int, int]] = []
-        for losers, each in self._heaps.items():
-            if each:
-                cost, row, version = each[0]
-                ranked = (ranked_cost(cost, losers, rank), row, version)
-                if found is None or ranked < found:
-                    found, heap = ranked, each
-        if found is None:
-            return None
-        heapq.heappop(heap)
-        return CostLowerBound(*found)
-
-
-def ranked_cost(cost: Cost, losers: frozenset[str], rank: RankOf) -> Cost:
+def ranked_cost(cost: Cost, losers: frozenset[str], rank: Callable[[str], Rank]) -> Cost:
     """Return the cost with the highest current rank of the losing queues.
 
     The rank is compared after the number of whole gangs and the overshoot.

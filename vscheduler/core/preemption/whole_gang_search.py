@@ -16,7 +16,8 @@ class WholeGangSearch(search.VictimSearch):
         """Choose nodes as if all that may be evicted were gone, then the victims on each."""
         if self._has_minimum:
             return False
-        places = attempt.with_room_to_free(self._session, self._state, self._tasks, self._most())
+        most = self._kept.columns.most(self._pool.scope.queues)
+        places = attempt.with_room_to_free(self._session, self._state, self._tasks, most)
         if places is None:
             return False
         asking = [task for task, _ in places if not task.best_effort]

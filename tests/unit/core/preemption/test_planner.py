@@ -7,7 +7,7 @@ import pytest
 from tests import pictures, running
 from vscheduler.core.actions import reclaim
 from vscheduler.core.model import jobs
-from vscheduler.core.preemption import planner, preemptors, search
+from vscheduler.core.preemption import planner, preemptors, search, victims
 
 TREE: dict[str, Any] = {
     "actions": "allocate, reclaim",
@@ -36,5 +36,5 @@ def test_mild_plans_are_tried_before_pods_are_moved(monkeypatch: pytest.MonkeyPa
     whole = {"reclaim.wholeGangs": "always"}
     subject = planner.Planner(session, reclaim.Reclaim(whole), "reclaimable")
     preemptor = preemptors.Preemptor(session.dispatch, state)
-    assert not subject.plan(session.queues["q"], preemptor, lambda _state, _task: True)
+    assert not subject.plan(session.queues["q"], preemptor, victims.Scope(queues=frozenset()))
     assert tried == [(False, False), (False, True), (True, False), (True, True)]

@@ -24,7 +24,7 @@ def test_each_task_that_asks_sees_what_was_taken_for_those_before_it() -> None:
         session,
         hook="reclaimable",
         claimant=session.queues["poor"],
-        candidate=lambda each, _: each is not needy,
+        scope=victims.Scope(queues=frozenset(("rich",))),
         oldest=session.snapshot.now,
         rules=victims.EvictionRules(whole=True, always=False, relocation=None),
     )

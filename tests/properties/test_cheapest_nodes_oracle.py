@@ -1,0 +1,117 @@
+"""Each node that evictions are planned on is compared with all nodes that nobody looked at."""
+
+from collections.abc import Hashable
+
+import numpy as np
+import pytest
+from hypothesis import given, strategies
+
+from tests import pictures, running
+from tests.properties import clusters, lives
+from vscheduler.core.model import jobs
+from vscheduler.core.placement import nominated_pods
+from vscheduler.core.preemption import search, victims
+
+ACTIONS = "enqueue, allocate, backfill, preempt, reclaim"
+TIERS = (
+    "priority gang conformance pdb | overcommit drf predicates proportion nodeorder binpack",
+    "priority gang conformance pdb | predicates capacity nodeorder",
+    "priority gang | drf:enableHierarchy=true predicates nodeorder",
+    "priority gang | predicates proportion binpack",
+)
+TREES: list[running.Tree] = [{"actions": ACTIONS, "tiers": running.tiers(tiers)} for tiers in TIERS]
+CYCLES = 3
+
+
+class Checked:
+    """Counts the choices that were compared."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.choices = self.failures = self.unexplored = 0
+        placed = search.VictimSearch._place_with_victims
+        accept = search.VictimSearch._accept
+
+        def checked_accept(
+            of: search.VictimSearch, task: jobs.Task, row: int, chosen: victims.NodeCandidate
+        ) -> None:
+            self.choices += 1
+            cost = victims.ranked_cost(chosen.cost, chosen.losers, of._pool.rank)
+            self._compare(of, task, (cost, row))
+            accept(of, task, row, chosen)
+
+        def checked_place(of: search.VictimSearch, task: jobs.Task, alike: Hashable) -> bool:
+            found = placed(of, task, alike)
+            if not found:
+                self.failures += 1
+                self._compare(of, task, None)
+            return found
+
+        patch.setattr(search.VictimSearch, "_accept", checked_accept)
+        patch.setattr(search.VictimSearch, "_place_with_victims", checked_place)
+
+    def _compare(
+        self, of: search.VictimSearch, task: jobs.Task, best: tuple[victims.Cost, int] | None
+    ) -> None:
+        """No unexplored node is cheaper; after a failure, evictions on none make room."""
+        for stored in of._candidates.values():
+            if stored._alike != nominated_pods.alike(of._session, task):
+                continue
+            for row in np.flatnonzero(stored._unexplored).tolist():
+                self.unexplored += 1
+                other = of._candidate_on(task, row)
+                if other is not None:
+                    assert best is not None, f"{task.key} could be placed on row {row}"
+                    cost = victims.ranked_cost(other.cost, other.losers, of._pool.rank)
+                    assert best <= (cost, row), f"{task.key} is cheaper on row {row}"
+
+
+def live(seed: int, tree: running.Tree) -> int:
+    """Return the number of evictions in a contested cluster."""
+    size = clusters.LARGE if seed % 3 == 0 else clusters.SMALL
+    life, later = lives.lived_in(lives.from_seed(seed, (1, 2)[seed % 2], size))
+    life.add(later)
+    return sum(len(life.cycle(tree).evicts) for _ in range(CYCLES))
+
+
+@pytest.mark.parametrize("tree", TREES, ids=TIERS)
+def test_no_node_that_nobody_looked_at_is_cheaper(tree: running.Tree) -> None:
+    """Whatever is chosen is the cheapest; where nothing is, evictions help nowhere."""
+    with pytest.MonkeyPatch.context() as patch:
+        checked = Checked(patch)
+
+        @clusters.bounded(15)
+        @given(strategies.integers(0, 2**32))
+        def lived(seed: int) -> None:
+            live(seed, tree)
+
+        lived()
+    assert checked.choices
+    assert checked.failures
+    assert checked.unexplored
+
+
+@pytest.mark.at_length
+@pytest.mark.parametrize("tree", TREES, ids=TIERS)
+def test_hundreds_of_contested_clusters(tree: running.Tree) -> None:
+    """The same for many more."""
+    with pytest.MonkeyPatch.context() as patch:
+        checked = Checked(patch)
+        assert sum(live(seed, tree) for seed in range(250))
+    assert checked.choices
+
+
+def offers(nodes: int) -> int:
+    """Return how many nodes are looked at to start a gang where each node has victims."""
+    lines = [f"node n{row:03} cpu=4" for row in range(nodes)]
+    lines += ["queue poor", "queue rich"]
+    for row in range(nodes):
+        lines.append(f"job rich/j{row:03} min=1 cpu=2 n{row:03} n{row:03}")
+    lines.append("job poor/gang min=4 cpu=2 - - - -")
+    result = running.run(pictures.documents("\n".join(lines)), TREES[0])
+    assert len(result.evicts) == 4
+    return result.work["offers"]
+
+
+def test_the_number_of_nodes_that_are_looked_at_does_not_grow() -> None:
+    """Bounds tell which nodes are worth a look."""
+    assert offers(80) == offers(20) <= 2 * 4

@@ -1,0 +1,246 @@
+"""CheapestNodes: the nodes where evictions could make room for one kind of task, cheapest first.
+
+The cost of a node is only computed when no other node can be cheaper. Until then a lower bound
+stands for the cost: see `node_bounds`. A known cost remains a lower bound after further evictions,
+since evictions only make nodes more expensive. The rank of the losing queues isn't part of a stored
+cost, because each eviction changes ranks on all nodes alike: nodes are stored by losing queues, and
+compared with current ranks.
+"""
+
+import bisect
+import functools
+import heapq
+import itertools
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vscheduler.core.model import jobs
+from vscheduler.core.placement import nominated_pods
+from vscheduler.core.preemption import node_bounds, similar_victims, victim_columns, victims
+from vscheduler.core.session import session as working
+from vscheduler.core.session import statement
+
+KEPT_MAX = 64
+"""How many sets of bounds are kept during an action."""
+
+PODS_PER_UNIT = 15
+"""For how many pods bounds are computed in about a microsecond."""
+
+REFRESH_COST = 200
+"""Approximate microseconds for computing the bounds of a few rows again."""
+
+UNEXPLORED = -1
+"""The version of a bound that was computed without looking at the node."""
+
+NEVER = np.iinfo(np.int64).max
+"""The place of pods that may not be evicted."""
+
+Places = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class CostLowerBound:
+    """The node with the lowest known cost, under current ranks."""
+
+    cost: victims.Cost
+    row: int
+    version: int
+    """The number of accepted candidates when the cost was computed."""
+
+
+@dataclass(slots=True, eq=False)
+class KeptBounds:
+    """Shared by all searches of one action: the columns, and bounds for equal tasks."""
+
+    columns: victim_columns.VictimColumns
+    known: dict[Hashable, node_bounds.NodeBounds] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Stage:
+    """What may be evicted without a gang as a whole, or with at least one."""
+
+    of_groups: Places
+    """From which step on a first, second, … pod of each group may be evicted, (T, depth)."""
+    of_gangs: Places | None
+    """The same for gangs by group; None where no gang goes whole."""
+
+    @property
+    def whole(self) -> bool:
+        """Whether a gang is evicted whole."""
+        return self.of_gangs is not None
+
+    def key(self, step: int) -> Hashable:
+        """Return a key that is equal where the same groups and gangs may be evicted."""
+        gangs = b"" if self.of_gangs is None else (self.of_gangs <= step).tobytes()
+        return self.whole, (self.of_groups <= step).tobytes(), gangs
+
+
+class CheapestNodes:
+    """The nodes where evictions could make room for tasks with equal needs, in one attempt."""
+
+    def __init__(
+        self,
+        session: working.Session,
+        kept: KeptBounds,
+        pool: victims.VictimCandidates,
+        task: jobs.Task,
+    ) -> None:
+        """Prepare for tasks like this one."""
+        self._session, self._pool, self._kept = session, pool, kept
+        self._columns = kept.columns
+        self._seen = len(kept.columns.cheaper)
+        self._alike = nominated_pods.alike(session, task)
+        self._reachable = session.placement.reachable(task)
+        self._unexplored = self._reachable.copy()
+        """Nodes whose cost hasn't been computed."""
+        request = session.request(task)
+        self._used = np.flatnonzero(request)
+        self._request = request[self._used]
+        self._heaps: dict[frozenset[str], list[tuple[victims.Cost, int, int]]] = {}
+        self._steps: list[similar_victims.Step] = []
+        self._stages: list[Stage] = []
+
+    def put(self, candidate: victims.NodeCandidate, row: int, version: int) -> None:
+        """Add a node that `cheapest` has removed, with a cost that is no lower."""
+        heap = self._heaps.setdefault(candidate.losers, [])
+        heapq.heappush(heap, (candidate.cost, row, version))
+
+    def renew(self, rows: Iterable[int]) -> None:
+        """Consider nodes again on which the cost may have fallen."""
+        self._unexplored[list(rows)] = self._reachable[list(rows)]
+
+    def start_search(
+        self,
+        task: jobs.Task,
+        trial: statement.Statement,
+        evict: Callable[[victims.VictimGroup], None],
+        proportionate: Callable[[victims.VictimGroup], bool],
+    ) -> None:
+        """Read what may be evicted in the present state.
+
+        evict is for a trial that is undone; proportionate tells which gangs aren't too large.
+        """
+        columns, pool = self._columns, self._pool
+        columns.refresh()
+        self.renew(columns.cheaper[self._seen :])
+        self._seen = len(columns.cheaper)
+        self._lacking = self._request - nominated_pods.room(self._session, task)[:, self._used]
+        asked = similar_victims.SimilarVictims(self._session, columns, pool, task)
+        pods = asked.steps_of_pods(trial, evict)
+        gangs = asked.steps_of_gangs(proportionate) if pool.rules.whole else {}
+        self._steps = sorted({*gangs.values(), *itertools.chain.from_iterable(pods.values())})
+        of_groups = self._of_groups(pods)
+        self._stages = [Stage(of_groups=of_groups, of_gangs=None)] if pods else []
+        if gangs:
+            self._stages.append(Stage(of_groups=of_groups, of_gangs=self._of_gangs(gangs)))
+
+    def cheapest(self) -> CostLowerBound | None:
+        """Remove and return the node with the lowest cost; ties go to the first row."""
+        found: tuple[victims.Cost, int, int] | None = None
+        heap: list[tuple[victims.Cost, int, int]] = []
+        for losers, each in self._heaps.items():
+            if each:
+                cost, row, version = each[0]
+                ranked = (victims.ranked_cost(cost, losers, self._pool.rank), row, version)
+                if found is None or ranked < found:
+                    found, heap = ranked, each
+        bound = self._cheapest_unexplored()
+        if bound is not None and (found is None or bound < found[:2]):
+            self._unexplored[bound[1]] = False
+            return CostLowerBound(*bound, UNEXPLORED)
+        if found is None:
+            return None
+        heapq.heappop(heap)
+        return CostLowerBound(*found)
+
+    def _of_groups(self, pods: Mapping[int, Sequence[similar_victims.Step]]) -> Places:
+        """Return the places of the steps of each group, (T, depth)."""
+        place = {step: number for number, step in enumerate(self._steps)}
+        depth = max(map(len, pods.values()), default=1) or 1
+        found = np.full((len(self._columns.representatives), depth), NEVER)
+        for group, steps in pods.items():
+            found[group, : len(steps)] = [place[step] for step in steps]
+        return found
+
+    def _of_gangs(self, gangs: Mapping[int, similar_victims.Step]) -> Places:
+        """Return the place of the step of each group of gangs."""
+        place = {step: number for number, step in enumerate(self._steps)}
+        found = np.full(self._columns.gang_groups_max + 1, NEVER)
+        for group, step in gangs.items():
+            found[group] = place[step]
+        return found
+
+    def _eligible(self, stage: Stage, step: int, pods: Places) -> victim_columns.Flags:
+        """Return which of these pods may be evicted up to this step; `pods` are those of some rows.
+
+        The pods of a group on one node take the steps of the group in turn.
+        """
+        columns = self._columns
+        within = columns.candidates(self._pool.scope, pods)
+        singles, groups = within & columns.spare[pods], columns.groups[pods]
+        if stage.of_groups.shape[1] == 1:
+            singles &= stage.of_groups[groups, 0] <= step
+        else:
+            turns = columns.turns(pods, singles)
+            last = stage.of_groups.shape[1] - 1
+            singles &= stage.of_groups[groups, np.minimum(turns, last)] <= step
+        if stage.of_gangs is None:
+            return singles
+        gangs = stage.of_gangs[columns.gang_groups[columns.pods.owners[pods]]]
+        return singles | (within & (gangs <= step))
+
+    def _cheapest_unexplored(self) -> tuple[victims.Cost, int] | None:
+        """Return the lowest bound of the nodes whose cost isn't known, and its row."""
+        for stage in self._stages:
+            step = self._first_step(stage)
+            if step is None:
+                continue
+            bounds = self._bounds(stage, step)
+            rows = np.flatnonzero(bounds.fits & self._unexplored)
+            for column in range(bounds.keys.shape[1]):
+                values = bounds.keys[rows, column]
+                rows = rows[values == values.min()]
+            overshoot, rank = self._steps[step] if self._steps else (0.0, ())
+            return (int(stage.whole), overshoot, rank, *bounds.keys[rows[0]].tolist()), int(rows[0])
+        return None
+
+    def _first_step(self, stage: Stage) -> int | None:
+        """Return the first step up to which evictions would make room on any unexplored node."""
+
+        def suffices(step: int) -> bool:
+            return bool((self._bounds(stage, step).fits & self._unexplored).any())
+
+        last = len(self._steps) - 1
+        if last < 0:
+            return None
+        if suffices(0):
+            return 0
+        if not suffices(last):
+            return None
+        return bisect.bisect_left(range(last), x=True, lo=1, key=suffices)
+
+    def _bounds(self, stage: Stage, step: int) -> node_bounds.NodeBounds:
+        """Return up-to-date bounds where evictions up to this step are allowed."""
+        columns, known = self._columns, self._kept.known
+        wanted = node_bounds.Wanted(
+            eligible=functools.partial(self._eligible, stage, step),
+            lacking=self._lacking,
+            used=self._used,
+            whole=stage.whole,
+        )
+        key = (self._alike, self._pool.scope, stage.key(step))
+        bounds = known.get(key)
+        if bounds is None:
+            if len(known) >= KEPT_MAX:
+                known.clear()
+            self._session.spend("bounds", len(columns.queues) // PODS_PER_UNIT)
+            bounds = known[key] = node_bounds.compute(columns, wanted)
+        elif bounds.seen < len(columns.changed):
+            rows = np.unique(np.array(columns.changed[bounds.seen :], dtype=np.int64))
+            self._session.spend("bounds", REFRESH_COST)
+            node_bounds.refresh(columns, wanted, bounds, rows)
+        return bounds

@@ -1,0 +1,310 @@
+"""VictimColumns: what may be evicted on which node, in columns that follow the cycle's statements.
+
+Pods with equal queue, class and priorities on nodes of one kind form a group. For most plugins, all
+pods of a group are equal victims, so the plugins are asked once for a group.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vscheduler.core.model import jobs
+from vscheduler.core.preemption import victims
+from vscheduler.core.session import evictable_pods
+from vscheduler.core.session import session as working
+
+GROUPS_MAX = 256
+"""With more groups, pods are grouped by queue only, and plugins aren't asked about groups."""
+
+CHUNK = 1024
+"""How many pods of a group are looked at in one go."""
+
+Rows = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+
+class VictimColumns:
+    """The pods (P) that an action may evict, sorted by row, and their jobs (J)."""
+
+    def __init__(self, session: working.Session, oldest: float) -> None:
+        """Read the pods as they are now. Pods that started after `oldest` are left out."""
+        self._session = session
+        self.pods = session.cluster.evictable
+        owners = self.pods.owners
+        states = self.pods.states
+        names = sorted({state.job.queue for state in states})
+        places = {name: place for place, name in enumerate(names)}
+        self.queue_names = names
+        """The queues (Q) with pods."""
+        self._queues = np.array([places[state.job.queue] for state in states], dtype=np.int64)
+        self._levels = np.array([state.job.priority for state in states], dtype=np.float64)
+        self.queues: Rows = self._queues[owners]
+        """The places of the pods' queues in `queue_names`, (P,)."""
+        self.levels: NDArray[np.float64] = self._levels[owners]
+        """The priorities of the pods' jobs, (P,)."""
+        requests = [session.space.vector(each.request) for each in self.pods.classes]
+        none = np.zeros((0, session.space.size), dtype=np.int64)
+        self.requests = np.array(requests) if requests else none
+        """The request of each class in `pods.classes`, (C, R)."""
+        protected = np.array([state.protected for state in states], dtype=np.bool_)
+        self.steady: Flags = (
+            self.pods.preemptable & (self.pods.starts <= oldest) & ~protected[owners]
+        )
+        """Whether anything at all may evict the pod, (P,)."""
+        self._leave_out_spent_budgets()
+        self.there: Flags = np.ones(len(owners), dtype=np.bool_)
+        """Whether the pod hasn't been evicted, (P,)."""
+        self._spare = self.pods.spare.copy()
+        self.spare: Flags = self._spare[owners]
+        """Whether the pod's job could lose a single pod, regardless of roles, (P,)."""
+        self.changed: list[int] = []
+        """Rows on which room or pods have changed, in order; rows may occur repeatedly."""
+        self.cheaper: list[int] = []
+        """Rows on which pods have become victims without their gangs, in order."""
+        self._torn: set[int] = set()
+        """Jobs that have lost pods in this cycle, or got them back, and still have some."""
+        self._amounts: dict[bytes, Rows] = {}
+        self._seen = 0
+        self._in_scope: dict[victims.Scope, Flags] = {}
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Follow the statements since the last call."""
+        touched = self._session.cluster.touched
+        if self._seen == len(touched):
+            return
+        rows = sorted(set(touched[self._seen :]))
+        self._seen = len(touched)
+        owners: set[int] = set()
+        bounds = self.pods.bounds
+        for row in rows:
+            for place in range(bounds[row], bounds[row + 1]):
+                owner = int(self.pods.owners[place])
+                task = self.pods.task(place)
+                there = self.pods.states[owner].status(task) is task.status
+                if there != self.there[place]:
+                    self.there[place] = there
+                    owners.add(owner)
+        self.changed += rows
+        for owner in sorted(owners):
+            spare = evictable_pods.may_lose_one(self.pods.states[owner])
+            if spare != self._spare[owner]:
+                self._spare[owner] = spare
+                places = np.flatnonzero(self.pods.owners == owner)
+                self.spare[places] = spare
+                rows = np.unique(self.pods.rows[places]).tolist()
+                self.changed += rows
+                self.cheaper += rows if spare else []
+
+        self._leave_groups(owners)
+
+    def _leave_groups(self, owners: Collection[int]) -> None:
+        """Take gangs that have lost pods, or got them back, out of their groups."""
+        for owner in sorted(owners):
+            places = np.flatnonzero(self.pods.owners == owner)
+            self._torn.discard(owner)
+            if self.there[places].any():
+                self._torn.add(owner)
+            if "gang_groups" in self.__dict__ and self.gang_groups[owner]:
+                self.gang_groups[owner] = 0
+                self.changed += np.unique(self.pods.rows[places]).tolist()
+
+    @property
+    def has_unknown_gangs(self) -> bool:
+        """Whether group 0 has any pods."""
+        return self._too_many_gangs or bool(self._torn)
+
+    def in_scope(self, scope: victims.Scope) -> Flags:
+        """Return which pods the scope includes, (P,)."""
+        found = self._in_scope.get(scope)
+        if found is None:
+            chosen = np.array([name in scope.queues for name in self.queue_names], dtype=np.bool_)
+            jobs_in = chosen[self._queues]
+            for place, state in enumerate(self.pods.states) if scope.only or scope.without else ():
+                if scope.only not in (None, state.job.id) or state.job.id == scope.without:
+                    jobs_in[place] = False
+            found = self._in_scope[scope] = jobs_in[self.pods.owners]
+        return found
+
+    def candidates(self, scope: victims.Scope, pods: Rows) -> Flags:
+        """Return which of these pods may be considered as victims now."""
+        return self.steady[pods] & self.there[pods] & self.in_scope(scope)[pods]
+
+    def turns(self, pods: Rows, eligible: Flags) -> Rows:
+        """Return how many eligible pods of the same group come before each pod on its node.
+
+        `pods` are all pods of some rows.
+        """
+        chosen = np.zeros(len(self.queues), dtype=np.bool_)
+        chosen[pods] = eligible
+        ordered = self.by_group[pods]  # the same rows at the same places
+        here = self.pods.rows[ordered] * len(self.representatives) + self.groups[ordered]
+        before: Rows = np.cumsum(chosen[ordered]) - chosen[ordered]
+        begins = np.flatnonzero(np.diff(here, prepend=-1))
+        found = np.zeros(len(self.queues), dtype=np.int64)
+        found[ordered] = before - np.repeat(before[begins], np.diff(begins, append=len(here)))
+        return found[pods]
+
+    def first_of(self, group: int, scope: victims.Scope, count: int) -> Sequence[int]:
+        """Return the first pods of the group that may be evicted alone, at most so many."""
+        members = self._members[group]
+        found: list[int] = []
+        for begin in range(0, len(members), CHUNK):
+            some = members[begin : begin + CHUNK]
+            found += some[self.candidates(scope, some) & self.spare[some]].tolist()
+            if len(found) >= count:
+                break
+        return found[:count]
+
+    @cached_property
+    def _members(self) -> Sequence[Rows]:
+        """The pods of each group."""
+        order = np.argsort(self.groups, kind="stable")
+        ends = np.cumsum(np.bincount(self.groups, minlength=len(self.representatives)))
+        return np.split(order, ends[:-1])
+
+    def amounts(self, used: Rows) -> Rows:
+        """Return the pods' requests of these resources, (P, r)."""
+        key = used.tobytes()
+        if key not in self._amounts:
+            self._amounts[key] = self.requests[:, used][self.pods.class_numbers]
+        return self._amounts[key]
+
+    def most(self, queues: Collection[str]) -> NDArray[np.int64]:
+        """Return what evictions could free at most, (N, R), if the pods of these queues went."""
+        chosen = np.array([name in queues for name in self.queue_names], dtype=np.bool_)
+        wanted = chosen[self.queues] & self.pods.preemptable
+        amounts = self.requests[self.pods.class_numbers] * wanted[:, None]
+        sums = np.zeros((len(wanted) + 1, amounts.shape[1]), dtype=np.int64)
+        np.cumsum(amounts, axis=0, out=sums[1:])
+        total: NDArray[np.int64] = sums[self.pods.bounds[1:]] - sums[self.pods.bounds[:-1]]
+        return total
+
+    @property
+    def alike(self) -> bool:
+        """Whether pods of a group have equal classes and priorities, and not only equal queues."""
+        return len(self.representatives) <= GROUPS_MAX and self._fine
+
+    @cached_property
+    def _grouping(self) -> tuple[Rows, list[int], bool]:
+        kinds = self._session.pools.kinds
+        parts = (
+            self.queues,
+            self.pods.class_numbers,
+            _numbered(self.levels),
+            _numbered(self.pods.priorities),
+            kinds[self.pods.rows],
+        )
+        codes = np.zeros(len(self.queues), dtype=np.int64)
+        for part in parts:
+            codes = codes * (int(part.max(initial=0)) + 1) + part
+        fine = True
+        _, first, groups = np.unique(codes, return_index=True, return_inverse=True)
+        if len(first) > GROUPS_MAX:
+            fine = False
+            _, first, groups = np.unique(self.queues, return_index=True, return_inverse=True)
+        return groups, first.tolist(), fine
+
+    @property
+    def groups(self) -> Rows:
+        """The group of each pod, (P,)."""
+        return self._grouping[0]
+
+    @property
+    def _fine(self) -> bool:
+        return self._grouping[2]
+
+    @cached_property
+    def representatives(self) -> Sequence[int]:
+        """The first pod of each group (T)."""
+        return self._grouping[1]
+
+    @cached_property
+    def gang_groups(self) -> Rows:
+        """The group of each job's gang, (J,): equal queues, priorities and pods. 0: not known."""
+        return self._gangs[0]
+
+    @property
+    def _too_many_gangs(self) -> bool:
+        return not self._gangs[1]
+
+    @property
+    def gang_groups_max(self) -> int:
+        """The highest number of a group of gangs."""
+        return self._gangs[1]
+
+    @cached_property
+    def _gangs(self) -> tuple[Rows, int]:
+        numbers: dict[object, int] = {}
+        groups = np.zeros(len(self.pods.states), dtype=np.int64)
+        for place, state in enumerate(self.pods.states):
+            if state.untouched:
+                job = state.job
+                key = (job.queue, job.priority, tuple(job.classes.items()))
+                groups[place] = numbers.setdefault(key, len(numbers) + 1)
+            else:
+                self._torn.add(place)
+        if len(numbers) > GROUPS_MAX:
+            groups[:] = 0
+        return groups, int(groups.max(initial=0))
+
+    @cached_property
+    def by_group(self) -> Rows:
+        """The pods in the order of row and group, (P,)."""
+        return np.lexsort((self.groups, self.pods.rows))
+
+    @cached_property
+    def by_priority(self) -> Rows:
+        """The pods in the order of row and job priority, (P,)."""
+        if not self.has_priorities:
+            return np.arange(len(self.queues))
+        return np.lexsort((self.levels, self.pods.rows))
+
+    @cached_property
+    def has_priorities(self) -> bool:
+        """Whether jobs have different priorities."""
+        return bool(self._levels.size and self._levels.min() < self._levels.max())
+
+    @cached_property
+    def by_start(self) -> Rows:
+        """The pods in the order of row and start, the latest first, (P,)."""
+        return np.lexsort((-self.pods.starts, self.pods.rows))
+
+    @cached_property
+    def gang_starts(self) -> NDArray[np.float64]:
+        """Per pod, an upper bound of the earliest start among the pods of its gang, (P,)."""
+        count = len(self.pods.states)
+        first, last = np.full(count, np.inf), np.full(count, -np.inf)
+        np.minimum.at(first, self.pods.owners, self.pods.starts)
+        np.maximum.at(last, self.pods.owners, self.pods.starts)
+        return np.where(self.pods.spare, last, first)[self.pods.owners]
+
+    @cached_property
+    def gang_sizes(self) -> Rows:
+        """Per pod, a lower bound of the number of pods evicted with its gang, (P,)."""
+        sizes = np.bincount(self.pods.owners, minlength=len(self.pods.states))
+        return np.where(self.pods.spare, 1, sizes)[self.pods.owners]
+
+    def _leave_out_spent_budgets(self) -> None:
+        """Leave out pods whose PodDisruptionBudget allows no eviction."""
+        spent: dict[str, list[Callable[[jobs.Task], bool]]] = {}
+        for budget in self._session.snapshot.budgets:
+            if budget.allowed <= 0:
+                spent.setdefault(budget.namespace, []).append(budget.covers)
+        if not spent:
+            return
+        inside = [state.job.namespace in spent for state in self.pods.states]
+        chosen = np.array(inside, dtype=np.bool_)[self.pods.owners]
+        for place in np.flatnonzero(chosen & self.steady).tolist():
+            task = self.pods.task(place)
+            self.steady[place] = not any(covers(task) for covers in spent[task.namespace])
+
+
+def _numbered(values: NDArray[np.float64]) -> Rows:
+    """Return the place of each value among all values."""
+    if not values.size or values.min() == values.max():
+        return np.zeros(len(values), dtype=np.int64)
+    numbers: Rows = np.unique(values, return_inverse=True)[1]
+    return numbers
