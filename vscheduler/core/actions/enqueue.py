@@ -230,7 +230,7 @@ class Enqueue(contracts.Action[working.Session]):
                 state.owed = not self._is_excessive(session, state)
 
     def _is_excessive(self, session: working.Session, state: job_state.JobState) -> bool:
-        """Whether minResources exceed all that the queue can ever have in this cluster.
+        """Whether the group requires more than its queue can ever have in this cluster.
 
         Admission hasn't promised that much, whatever the group's status says, or nodes have left
         since. While no node is ready, nothing counts as excessive.
@@ -241,7 +241,7 @@ class Enqueue(contracts.Action[working.Session]):
         limits = self._limits[name]
         return limits is not None and any(
             amount > limits.get(resource, 0)
-            for resource, amount in (state.job.min_resources or {}).items()
+            for resource, amount in inqueue_resources.required(state).items()
         )
 
     def _wake_at_timeout(
@@ -342,7 +342,7 @@ def _may_reclaim(session: working.Session, queue: queues.Queue, state: job_state
         namespace=job.namespace,
         name=job.name,
         job=job.id,
-        pod_class=jobs.PodClass(request=inqueue_resources.unallocated(state)),
+        pod_class=jobs.PodClass(request=inqueue_resources.outstanding(state)),
         status=jobs.TaskStatus.PENDING,
         created=job.created,
     )

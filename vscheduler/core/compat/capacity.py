@@ -77,12 +77,12 @@ class VolcanoQueueUsageTree(queue_usage.QueueUsageTree):
         always = {columns[resources.CPU], columns[resources.MEMORY]}
         usage.named -= {column for column in always if not usage.deserved[column]}
 
-    def _within_capability(
-        self, usage: queue_usage.QueueUsage, amounts: resources.ResourceMap
+    def _held_for(
+        self, usage: queue_usage.QueueUsage, state: jobs.WorkingJob
     ) -> resources.ResourceMap:
-        """Return the whole promise."""
+        """Return the whole promise, resources of finished pods included."""
         del usage
-        return amounts
+        return inqueue_resources.unallocated(state)
 
 
 class VolcanoReclaimer(capacity.Reclaimer):
@@ -154,9 +154,9 @@ class VolcanoCapacity(capacity.Capacity):
         stopped = decisions.ReasonCode.SET_ASIDE if self._stopped else None
         return super()._barred(queue) or stopped
 
-    def _asked(self, job: jobs.Job) -> resources.ResourceMap:
+    def _asked(self, state: views.JobState) -> resources.ResourceMap:
         """Return the whole minResources, whatever of these the group has already."""
-        return job.min_resources or {}
+        return state.job.min_resources or {}
 
     def _is_full(self, usage: queue_usage.QueueUsage, asked: resources.ResourceMap) -> bool:
         """Return True: a cluster that is too small is a queue that is full."""

@@ -283,6 +283,10 @@ class VolcanoProportion(proportion.Proportion):
         """Promise the whole minResources to the queue."""
         self._add_inqueue(self._attributes_of(state.job.id), inqueue_resources.minimum(state))
 
+    def _inqueue_of(self, state: views.JobState) -> resources.ResourceMap:
+        """Return the promise of an earlier cycle, resources of finished pods included."""
+        return inqueue_resources.unallocated(state)
+
     def _asked(self, state: views.JobState, queue: queues.Queue) -> resources.ResourceMap:
         """Return the whole minResources but pod slots, whatever of these the group has already."""
         del queue

@@ -3,6 +3,11 @@
 Admission counts reserved amounts as taken. All amounts are by resource name, for the resources in a
 group's minResources. Pods with a scheduling gate can't start, so nothing is reserved for gated pods
 (Volcano: DeductSchGatedResources).
+
+Volcano reserves the whole minResources until the group has as much. Pods that have succeeded hold
+nothing any more, but still count as members. So a gang that has lost the node of its last pod would
+need the resources of all its pods to be admitted again, and would wait forever in a busy cluster.
+Here such a group needs no more than the pods that it lacks request, once these pods exist.
 """
 
 from collections.abc import Mapping
@@ -16,9 +21,27 @@ def minimum(state: jobs.WorkingJob) -> resources.ResourceMap:
 
 
 def unallocated(state: jobs.WorkingJob) -> resources.ResourceMap:
-    """Return the part of `minimum` not yet allocated to the group."""
+    """Return the part of `minimum` not yet allocated to the group (Volcano: GetInqueueResource)."""
     job = state.job
     return _less(_less(job.min_resources or {}, job.allocated), _gated(job))
+
+
+def required(state: jobs.WorkingJob) -> resources.ResourceMap:
+    """Return the resources that the group holds at its minimum, at most its minResources."""
+    job = state.job
+    least, lacked = job.min_resources or {}, _lacked(job)
+    if lacked is None:
+        return least
+    enough = resources.add(job.allocated, lacked)
+    return {name: min(amount, enough.get(name, 0)) for name, amount in least.items()}
+
+
+def outstanding(state: jobs.WorkingJob) -> resources.ResourceMap:
+    """Return the part of `required` not yet allocated to the group."""
+    lacked, left = _lacked(state.job), unallocated(state)
+    if lacked is None:
+        return left
+    return {name: min(amount, lacked.get(name, 0)) for name, amount in left.items()}
 
 
 def holds(state: jobs.WorkingJob) -> bool:
@@ -44,10 +67,8 @@ def lacks(job: jobs.Job) -> bool:
 
 
 def missing_pods(state: jobs.WorkingJob) -> resources.ResourceMap:
-    """Return the part of `minimum` not yet requested by any pod."""
-    job = state.job
-    asked = resources.add(job.allocated, job.pending)
-    return _less(_less(job.min_resources or {}, asked), _gated(job))
+    """Return the part of `outstanding` not yet requested by any pod."""
+    return _less(outstanding(state), state.job.pending)
 
 
 def within(amounts: Mapping[str, int], left: dict[str, int]) -> resources.ResourceMap:
@@ -58,6 +79,34 @@ def within(amounts: Mapping[str, int], left: dict[str, int]) -> resources.Resour
     found = {name: min(amount, left.get(name, amount)) for name, amount in amounts.items()}
     for name in left.keys() & found.keys():
         left[name] -= found[name]
+    return found
+
+
+def _lacked(job: jobs.Job) -> resources.ResourceMap | None:
+    """Return the most that the pods which the group lacks to its minimum may request.
+
+    None if no member has succeeded, since minResources may then be meant for pods that are created
+    later, such as Spark's executors; and while not all of these pods exist.
+    """
+    lacking = job.min_member - job.ready_tasks
+    if not job.counts[jobs.TaskStatus.SUCCEEDED] or lacking <= 0:
+        return None
+    if job.counts[jobs.TaskStatus.PENDING] < lacking:
+        return None
+    if job.min_task_member or job.sub_groups:
+        return job.pending
+    return job.memo("lacked", lambda: _largest_requests(job, lacking))
+
+
+def _largest_requests(job: jobs.Job, number: int) -> resources.ResourceMap:
+    """Return by resource the sum of the largest requests of this many pending pods."""
+    found: dict[str, int] = {}
+    for name in job.pending:
+        amounts = ((each.request.get(name, 0), pods) for each, (_, pods) in job.classes.items())
+        left = number
+        for amount, pods in sorted(amounts, reverse=True):
+            found[name] = found.get(name, 0) + amount * min(pods, left)
+            left -= min(pods, left)
     return found
 
 

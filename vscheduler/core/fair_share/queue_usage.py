@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vscheduler.core.fair_share import constrained_max_min, demands, inqueue_resources
-from vscheduler.core.model import decisions, queues, resources
+from vscheduler.core.model import decisions, jobs, queues, resources
 
 Request = Sequence[tuple[int, int]]
 """A resource request as pairs of column and amount."""
@@ -361,16 +361,14 @@ class QueueUsageTree:
         for state in self._session.job_states.values():
             if inqueue_resources.holds(state) and state.job.queue not in inner:
                 usage = self.usages[state.job.queue]
-                inqueue = inqueue_resources.unallocated(state)
-                self.add_inqueue(usage, self._within_capability(usage, inqueue))
+                self.add_inqueue(usage, self._held_for(usage, state))
 
-    def _within_capability(
-        self, usage: QueueUsage, amounts: resources.ResourceMap
-    ) -> resources.ResourceMap:
-        """Return the part of a promise within the queue's real capability.
+    def _held_for(self, usage: QueueUsage, state: jobs.WorkingJob) -> resources.ResourceMap:
+        """Return the resources reserved for a group, within the queue's real capability.
 
-        Admission can't have promised more, whatever a group's status says.
+        Admission can't have promised more, whatever the group's status says.
         """
+        amounts = inqueue_resources.outstanding(state)
         columns = self._session.space.columns
         left = {
             name: max(0, int(usage.real[columns[name]]) - usage.committed(columns[name]))

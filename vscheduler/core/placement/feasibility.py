@@ -9,6 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
+from vscheduler.core.fair_share import inqueue_resources
 from vscheduler.core.model import decisions, jobs, queues, resources
 from vscheduler.core.session import job_state, reasons
 from vscheduler.core.session import session as working
@@ -180,7 +181,7 @@ class Feasibility:
 
 
 def beyond(session: working.Session, state: job_state.JobState) -> tuple[decisions.Shortage, ...]:
-    """Return the resources in a group's minResources that exceed all nodes usable for the queue.
+    """Return the required resources of a group that exceed all nodes usable for its queue.
 
     The group may have no pods yet, so taints and selectors aren't considered.
     """
@@ -190,7 +191,7 @@ def beyond(session: working.Session, state: job_state.JobState) -> tuple[decisio
     total = session.space.amounts(session.cluster.allocatable[rows].sum(axis=0))
     return tuple(
         decisions.Shortage(resource=name, requested=amount, allocated=0, limit=total.get(name, 0))
-        for name, amount in sorted((state.job.min_resources or {}).items())
+        for name, amount in sorted(inqueue_resources.required(state).items())
         if name != resources.PODS and amount > total.get(name, 0)
     )
 

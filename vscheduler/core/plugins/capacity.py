@@ -135,7 +135,7 @@ class Capacity(contracts.Plugin):
         code = self._barred(queue)
         if code is not None:
             return decisions.AdmissionFailure(code=code, problem=self._problems.get(queue.name))
-        asked = self._asked(state.job)
+        asked = self._asked(state)
         usage = self._usage_tree.usages[queue.name]
         found = self._usage_tree.exceeded_by_admission(usage, asked)
         if found is None:
@@ -148,7 +148,7 @@ class Capacity(contracts.Plugin):
     def job_enqueued(self, state: views.JobState) -> None:
         """Count the promise to the group, without gated pods."""
         usage = self._usage_tree.usages[state.job.queue]
-        self._usage_tree.add_inqueue(usage, inqueue_resources.unallocated(state))
+        self._usage_tree.add_inqueue(usage, inqueue_resources.outstanding(state))
 
     def allocatable(self, queue: queues.Queue, task: jobs.Task) -> bool:
         """Whether the queue takes jobs, and the task keeps to the limits of queue and ancestors.
@@ -294,10 +294,10 @@ class Capacity(contracts.Plugin):
         """Whether no cluster would be large enough for the queue to promise this much."""
         return self._usage_tree.exceeded_by_admission(usage, asked, ceiling=True) is not None
 
-    def _asked(self, job: jobs.Job) -> resources.ResourceMap:
+    def _asked(self, state: views.JobState) -> resources.ResourceMap:
         """Return the group's minResources, less resources already counted as the queue's."""
-        least = job.min_resources or {}
-        return {name: max(0, each - job.allocated.get(name, 0)) for name, each in least.items()}
+        least, has = inqueue_resources.required(state), state.job.allocated
+        return {name: max(0, each - has.get(name, 0)) for name, each in least.items()}
 
     def _deserves(self, usage: queue_usage.QueueUsage, wanted: Mapping[int, int]) -> bool:
         """Whether the queue would deserve this much more."""

@@ -65,11 +65,11 @@ class Overcommit(contracts.Plugin):
 
     def _asked(self, state: views.JobState) -> resources.ResourceMap:
         """Return the resources the group asks for, without resources allocated already."""
-        return inqueue_resources.unallocated(state)
+        return inqueue_resources.outstanding(state)
 
     def _inqueue_of(self, state: views.JobState) -> resources.ResourceMap:
         """Return what a group is promised when admitted now."""
-        return inqueue_resources.unallocated(state)
+        return inqueue_resources.outstanding(state)
 
     def _count(self) -> None:
         """Add up promises of earlier cycles."""
@@ -95,7 +95,7 @@ class Overcommit(contracts.Plugin):
         resource.
         """
         amounts = left.setdefault(state.job.queue, self._limits(state.job.queue))
-        return inqueue_resources.within(inqueue_resources.unallocated(state), amounts)
+        return inqueue_resources.within(inqueue_resources.outstanding(state), amounts)
 
     def _limits(self, queue: str) -> dict[str, int]:
         """Return what a queue may have in addition, for the resources in its capability.

@@ -49,9 +49,7 @@ class Proportion(contracts.Plugin):
             attributes.inqueue = [-amount for amount in session.demands.elastic[queue]]
         for state in session.job_states.values():
             if inqueue_resources.holds(state):
-                self._add_inqueue(
-                    self._attributes[state.job.queue], inqueue_resources.unallocated(state)
-                )
+                self._add_inqueue(self._attributes[state.job.queue], self._inqueue_of(state))
 
     def start(self) -> None:
         """Compute max-min fair shares of the nodes usable for queues' pods."""
@@ -253,7 +251,7 @@ class Proportion(contracts.Plugin):
 
     def job_enqueued(self, state: views.JobState) -> None:
         """Count the group's minResources as promised."""
-        self._add_inqueue(self._attributes_of(state.job.id), inqueue_resources.unallocated(state))
+        self._add_inqueue(self._attributes_of(state.job.id), self._inqueue_of(state))
 
     def shortages(self, queue: queues.Queue, task: jobs.Task) -> Sequence[decisions.Shortage]:
         """Return the resources of which the task would take the queue above its share."""
@@ -318,12 +316,16 @@ class Proportion(contracts.Plugin):
 
         Pod slots count only if the queue's capability names them.
         """
-        job, least = state.job, state.job.min_resources or {}
+        job = state.job
         return {
             name: amount - job.allocated.get(name, 0)
-            for name, amount in least.items()
+            for name, amount in inqueue_resources.required(state).items()
             if name != resources.PODS or name in queue.capability
         }
+
+    def _inqueue_of(self, state: views.JobState) -> resources.ResourceMap:
+        """Return what an admitted group is promised and doesn't have yet."""
+        return inqueue_resources.outstanding(state)
 
     def _is_full(
         self, attributes: share_arithmetic.QueueAttributes, shortages: Sequence[decisions.Shortage]
@@ -358,7 +360,7 @@ class Proportion(contracts.Plugin):
             attributes = self._attributes_of(job.id)
             within = all(
                 amount <= attributes.real[columns[name]]
-                for name, amount in job.min_resources.items()
+                for name, amount in inqueue_resources.required(state).items()
             )
             if within and self._session.queues[job.queue].open:
                 missing = inqueue_resources.missing_pods(state)

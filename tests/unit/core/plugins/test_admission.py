@@ -3,16 +3,18 @@ from typing import Any
 import pytest
 
 from tests.unit.core import sessions
+from vscheduler.core.compat import capacity as compat_capacity
 from vscheduler.core.compat import plugins as compat_plugins
 from vscheduler.core.fair_share import inqueue_resources
 from vscheduler.core.model import decisions, jobs, queues, snapshot
-from vscheduler.core.plugins import overcommit, proportion, resourcequota, sla
+from vscheduler.core.plugins import capacity, overcommit, proportion, resourcequota, sla
 
-RUNNING, GATED, PENDING, SUCCEEDED = (
+RUNNING, GATED, PENDING, SUCCEEDED, FAILED = (
     jobs.TaskStatus.RUNNING,
     jobs.TaskStatus.GATED,
     jobs.TaskStatus.PENDING,
     jobs.TaskStatus.SUCCEEDED,
+    jobs.TaskStatus.FAILED,
 )
 INQUEUE = jobs.GroupState(phase=jobs.Phase.INQUEUE)
 STARTED = jobs.GroupState(phase=jobs.Phase.RUNNING)
@@ -55,6 +57,78 @@ def test_what_a_group_is_promised(
         (inqueue_resources.missing_pods, missing),
     ):
         assert figure(subject) == dict(zip(("cpu", sessions.GPU), expected, strict=True))
+
+
+DONE = (SUCCEEDED,) * 3
+OUTSTANDING = {
+    "none is done: executors are created later": ((PENDING,), 1, 4000),
+    "none is done, and the gang lost a pod": ((RUNNING, RUNNING, RUNNING, PENDING), 4, 1000),
+    "the last of four": ((*DONE, PENDING), 4, 1000),
+    "the last two of four, one of which runs": ((*DONE[:2], RUNNING, PENDING), 4, 1000),
+    "more wait than the gang lacks": ((*DONE, PENDING, PENDING, PENDING), 5, 2000),
+    "more wait than minResources cover": ((SUCCEEDED, *[PENDING] * 9), 8, 4000),
+    "not all exist that it lacks": ((SUCCEEDED, PENDING), 3, 4000),
+    "one that it lacks is behind a gate": ((SUCCEEDED, GATED, PENDING), 3, 3000),
+    "one that it doesn't lack is behind a gate": ((SUCCEEDED, GATED, PENDING), 2, 1000),
+    "failed pods are replaced": ((*DONE, FAILED, PENDING), 4, 1000),
+    "it has its minimum: others are created later": ((*DONE, PENDING), 3, 4000),
+}
+
+
+@pytest.mark.parametrize(("standing", "minimum", "cpu"), OUTSTANDING.values(), ids=OUTSTANDING)
+def test_a_gang_with_finished_members_needs_what_it_lacks(
+    standing: tuple[jobs.TaskStatus, ...], minimum: int, cpu: int
+) -> None:
+    """Pods that have succeeded are members, but need nothing any more."""
+    subject = gang(*standing, min_member=minimum)
+    has = subject.job.allocated.get("cpu", 0)
+    assert inqueue_resources.outstanding(subject)["cpu"] == cpu
+    if GATED not in standing:
+        assert inqueue_resources.required(subject)["cpu"] == has + cpu
+    asked = subject.job.pending.get("cpu", 0)
+    assert inqueue_resources.missing_pods(subject)["cpu"] == max(0, cpu - asked)
+
+
+def test_the_largest_of_the_waiting_pods_count() -> None:
+    """Which two of three pods are placed is decided later; a class may have several pods."""
+    sizes = {"large": 2, "small": 1}
+    tasks = [sessions.task("j", 0, SUCCEEDED)]
+    for name, count in sizes.items():
+        kind = sessions.pod_class(cpu=1500 if name == "large" else 200, gpu=name == "small")
+        first = len(tasks)
+        tasks += [sessions.task("j", first + n, PENDING, kind) for n in range(count)]
+    least = {"cpu": 9000, sessions.GPU: 9}
+    subject = sessions.JobState(sessions.job("j", *tasks, min_member=3, min_resources=least))
+    assert inqueue_resources.outstanding(subject) == {"cpu": 3000, sessions.GPU: 1}
+    assert inqueue_resources.required(subject) == {"cpu": 3000, sessions.GPU: 1}
+
+
+@pytest.mark.parametrize(
+    "terms", [{"min_task_member": {"": 2}}, {"sub_groups": (jobs.SubGroup(name="s"),)}]
+)
+def test_all_waiting_pods_count_where_not_any_pod_will_do(terms: dict[str, Any]) -> None:
+    """The gang lacks one pod, but of a certain role or sub-group."""
+    subject = gang(*DONE, PENDING, PENDING, min_member=4, **terms)
+    assert inqueue_resources.outstanding(subject)["cpu"] == 2000
+
+
+def test_volcano_counts_finished_members_in_full() -> None:
+    """In all plugins that admit groups, where ours ask for one cpu of four."""
+    one = {"min_member": 4, "state": INQUEUE}
+    for ours, volcano in (
+        (proportion.Proportion({}), compat_plugins.VolcanoProportion({})),
+        (overcommit.Overcommit({}), compat_plugins.VolcanoOvercommit({})),
+        (capacity.Capacity({}), compat_capacity.VolcanoCapacity({})),
+    ):
+        for plugin, cpu in ((ours, 1000), (volcano, 4000)):
+            held = job("held", *DONE, PENDING, **one)
+            asks = job("asks", min_resources={"cpu": 20_000})
+            opened = sessions.opened(held, asks, total=sessions.total(cpu=9000, gpu=8))
+            sessions.start(plugin, opened)
+            answer = plugin.job_enqueueable(opened.job_state("asks"))
+            assert isinstance(answer, decisions.AdmissionFailure)
+            (shortage,) = answer.shortages
+            assert shortage.allocated == cpu
 
 
 def test_a_group_without_minimum_is_promised_nothing() -> None:
