@@ -247,7 +247,8 @@ class StatusWriter:
 
     def _offer_reasons(self, status: decisions.GroupStatus) -> None:
         for pod, words in statuses.pod_words(status):
-            if self._pod_reasons.get(pod.uid) != words:
+            # What was last written is offered again while an older write is still to come.
+            if self._pod_reasons.get(pod.uid) != words or self._pod_writes.is_busy(pod.uid):
                 self._pod_writes.offer(pod.uid, partial(self._write_reason, pod, words))
 
     async def _write_reason(

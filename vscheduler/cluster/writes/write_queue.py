@@ -253,12 +253,12 @@ class CoalescingQueue:
         self._waiting.setdefault(key, write)
 
     def offer_after_refusal(self, key: Hashable, write: Call) -> None:
-        """Write after REFUSED_SECONDS, unless a newer write is offered by then.
+        """Write after REFUSED_SECONDS, unless a newer write waits or is offered by then.
 
         Credentials and permissions may be missing for a short time only; without another attempt,
         the stored state would stay wrong until the next change.
         """
-        if not self._stopped:
+        if not self._stopped and key not in self._waiting:
             self._refused[key] = write
             asyncio.get_running_loop().call_later(REFUSED_SECONDS, self._offer_refused, key, write)
 
@@ -267,6 +267,14 @@ class CoalescingQueue:
         self._stopped = True
         self._waiting.clear()
         self._refused.clear()
+
+    def is_busy(self, key: Hashable) -> bool:
+        """Whether a write of the key waits, is under way, or was refused for now.
+
+        Then the stored state may still change, so a caller that wants the state as it was last
+        written must offer it once more. True also while the key pauses.
+        """
+        return key in self._busy or key in self._waiting or key in self._refused
 
     def withdraw(self, key: Hashable) -> None:
         """Drop the key's waiting write."""

@@ -1,4 +1,5 @@
 import asyncio
+import itertools
 import json
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
@@ -398,3 +399,35 @@ async def test_states_are_written_once_a_pause_is_over(serve: Serve, why: str) -
         made.may_commit = True
         await asyncio.sleep(1)
         assert len(made.group_bodies()) == (0 if over else 1)
+
+
+@pytest.mark.parametrize("when", ["waits", "is under way", "was refused"])
+async def test_a_pod_is_told_again_what_it_was_told_before_another_reason(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    """The reason is the old one again while the write of the other reason is still to come."""
+    monkeypatch.setattr(write_queue, "REFUSED_SECONDS", 0.1)
+    other = decisions.Reason(code=decisions.ReasonCode.TOO_FEW_PODS, queue="q", tasks=1, minimum=4)
+    answers_to_pods = itertools.count(1)
+    refused: list[dict[str, Any]] = []
+
+    def answer(path: str) -> int:
+        if "/pods/" not in path or next(answers_to_pods) != 3 or when == "waits":
+            return 200
+        made.report(WAITS)
+        if when == "is under way":
+            return 200
+        refused.append(made.calls[-1][2])
+        return 403
+
+    async with desk(serve, answer) as made:
+        made.report(WAITS)
+        await made.settle()
+        made.report(replace(WAITS, reason=other))
+        if when == "waits":
+            made.report(WAITS)
+        await asyncio.sleep(0.3)
+        await made.settle()
+        pods = [call for call in made.calls if "/pods/" in call[1] and call[2] not in refused]
+        said = {path: body["status"]["conditions"][0]["reason"] for _, path, body in pods}
+        assert list(said.values()) == ["Unschedulable"] * 2
