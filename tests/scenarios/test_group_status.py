@@ -180,3 +180,20 @@ def test_that_others_find_no_room_is_told_before(volcano: bool) -> None:
         decisions.ReasonCode.NEVER_FITS,
         decisions.ReasonCode.QUEUE_OVER_SHARE,
     )
+
+
+REPORTED = {
+    "more nodes would help": ("state=Open", "cpu=9", 2, 0),
+    "nodes wouldn't help": ("state=Closed", "cpu=1", 0, 2),
+}
+
+
+@pytest.mark.parametrize(("queue", "pods", "all_", "told_before"), REPORTED.values(), ids=REPORTED)
+def test_pods_that_are_not_admitted_are_told_if_nodes_help_or_they_were_told_otherwise(
+    queue: str, pods: str, all_: int, told_before: int
+) -> None:
+    """An older reason might let an autoscaler add nodes for a closed queue."""
+    picture = f"node n1 cpu=4 queue q {queue} job q/a min=2 phase=Pending {pods} - -"
+    status = told(picture, actions="enqueue, allocate")
+    assert status.phase is jobs.Phase.PENDING
+    assert (len(status.unplaced), len(status.withheld)) == (all_, told_before)

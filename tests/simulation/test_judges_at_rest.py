@@ -68,10 +68,11 @@ def test_queues_tell_what_they_hold() -> None:
     assert history.wrong() == ["statuses are true"]
 
 
-def told(name: str) -> Object:
+def told(name: str, message: str = "why") -> Object:
     """A pod that says why it waits."""
     made = pod(name)
-    made["status"]["conditions"] = [{"type": "PodScheduled", "status": "False"}]
+    condition = {"type": "PodScheduled", "status": "False", "message": message}
+    made["status"]["conditions"] = [condition]
     return made
 
 
@@ -159,6 +160,20 @@ def test_pods_know_why_they_wait() -> None:
     history.put("queues", queue(inqueue=1))
     assert history.wrong() == ["pods know why they wait"]
     history.put("pods", told("p0"))
+    assert history.wrong() == []
+
+
+def test_pods_say_what_their_group_says() -> None:
+    """If they say anything; a group that runs needn't say why some of its pods wait."""
+    history = started(1, 2, cpu="100m")
+    said = {"type": "Unschedulable", "status": "True", "message": "why"}
+    history.put("podgroups", group(1, conditions=[said]))
+    history.put("queues", queue(pending=1))
+    history.put("pods", told("p0"))
+    assert history.wrong() == []
+    history.put("pods", told("p0", "because"))
+    assert history.wrong() == ["pods and PodGroups agree"]
+    history.put("podgroups", group(1, conditions=[{**said, "status": "False"}]))
     assert history.wrong() == []
 
 
@@ -277,3 +292,31 @@ def test_heartbeats_are_no_reason_to_write() -> None:
     history.put("queues", queue(pending=1, share=0.5), "a")
     history.leads("a")
     assert history.wrong() == []
+
+
+def turning(*seconds: float, since: float = 200.0) -> list[str]:
+    """The rules that are broken when a group loses its admission at these times, and is admitted
+    two seconds later; ten pods are told so after ten seconds.
+    """
+    history = started(1, 0)
+    history.put("queues", queue(pending=1))
+    begin = history.now
+    for at in seconds:
+        for phase, later in (("Pending", 0.0), ("Inqueue", 2.0)):
+            history.now = begin + at + later
+            history.put("podgroups", group(1, phase=phase), "a")
+        history.now = begin + at + 12
+        for number in range(10):
+            history.put("pods", told(f"other-{number}"), "a")
+        history.later(since - 12)
+    history.put("queues", queue(pending=0, inqueue=1))
+    history.leads("a")
+    rules = history.wrong(calm_since=begin)
+    return [rule for rule in rules if rule == "writes cease"]
+
+
+def test_others_may_have_their_turn() -> None:
+    """Ten minutes later; a group that turns more often is no reason for others to write."""
+    assert turning(100) == []
+    assert turning(100, 700, 1300) == []
+    assert turning(100, 200, 300) == ["writes cease"]

@@ -50,6 +50,10 @@ class StoredGroups:
             uid=reference.uid, resource_version=reference.resource_version, state=stored
         )
 
+    def has_reason(self, task: jobs.TaskId) -> bool:
+        """Whether the pod's condition, as last seen, gives a reason for waiting."""
+        return self.mirror.has_reason(task)
+
 
 Work = Callable[[Mapping[str, api.Token]], Coroutine[Any, Any, None]]
 """A coroutine that runs until cancelled, under the given tokens by Lease."""

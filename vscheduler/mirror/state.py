@@ -1,5 +1,4 @@
-"""The Mirror: a local cache of the cluster as the API server has shown it, and of binds and
-evictions in flight.
+"""The Mirror: a local cache of the cluster as last seen, and of binds and evictions in flight.
 
 The Mirror is the only mutable state of this package and changes only through its methods. Call them
 from a single thread. A snapshot is frozen and may be handed to any thread.
@@ -235,6 +234,10 @@ class Mirror:
         value = None if entry is None else entry.value
         return value.job.state if isinstance(value, translation.Group) else None
 
+    def has_reason(self, task: jobs.TaskId) -> bool:
+        """Whether the pod's condition, as last seen, gives a reason for waiting."""
+        return self._entries[events.Kind.POD].get(task, entries.UNKNOWN).has_reason
+
     @property
     def rejections(self) -> Mapping[tuple[events.Kind, str], events.DecodeError]:
         """Unusable objects by kind and key (a pod's UID), until they are corrected or deleted."""
@@ -286,9 +289,8 @@ class Mirror:
         return self._drop(event.kind, key)
 
     def _drop(self, kind: events.Kind, key: str) -> entries.Change:
-        entry = self._entries[kind].pop(key)
         self._note(kind, key, None)
-        return self._move(key, entry.value, None)
+        return self._move(key, self._entries[kind].pop(key).value, None)
 
     def _take_in(self, event: entries.Replace | entries.Part) -> entries.Change:
         kind, known = event.kind, self._entries[event.kind]

@@ -210,12 +210,14 @@ def pod_words(
     reason and message.
 
     All waiting pods of a group get the group's reason; every unusable pod gets its own. Gated pods
-    are left out, for the API server has already set their condition. Callers drop repetitions.
+    are left out, for the API server has already set their condition. Callers drop repetitions, and
+    withheld pods whose condition gives no reason.
     """
-    if status.unplaced and status.reason is not None:
+    waiting = status.unplaced or status.withheld
+    if waiting and status.reason is not None:
         code, message = status.reason.code, wording.sentence(status.reason)
         words = ReasonAndMessage(topic=str(code), reason=pod_reason(status.reason), message=message)
-        for task in status.unplaced:
+        for task in waiting:
             yield task, words
     for pod in status.rejections:
         if not pod.gated:

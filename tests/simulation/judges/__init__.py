@@ -112,6 +112,7 @@ def soon(
         *status_rules.queues_are_true(cluster, at),
         *pod_rules.pods_have_groups(cluster, at, settings),
         *pod_rules.pods_know_why(cluster, at, settings),
+        *pod_rules.pods_agree(cluster, at, settings),
         *pod_rules.minima_follow(cluster, at, settings),
         *rest_rules.finalizers_are_gone(cluster, at),
         *rest_rules.queues_are_held(cluster, at),

@@ -94,8 +94,13 @@ class Settings:
     calm_seconds: float = 60.0
     """How long after the last change by others the daemon may still write."""
     late_write_seconds: float = float("inf")
-    """One write in so many seconds of rest is no endless loop: an admission that expires changes a
-    phase, and the figures in the messages of other jobs."""
+    """One write in so many seconds of rest is no endless loop."""
+    turn_seconds: float = 15.0
+    """How long after a PodGroup was admitted, or lost its admission, others are told other figures:
+    longer than the pause between two writes to a pod."""
+    admission_seconds: float = 590.0
+    """For how long at least an admission lasts that nobody uses, and a group waits for the next:
+    somewhat less than the default of enqueue.timeout."""
     faults: Sequence[tuple[float, float]] = ()
     """When something was broken, from and until. This time doesn't count towards any bound."""
 

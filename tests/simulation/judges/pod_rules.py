@@ -46,9 +46,33 @@ def pods_know_why(cluster: Cluster, at: float, settings: Settings) -> Iterator[F
         if {objects.scheduler_of(pod) for pod in members} - set(settings.schedulers):
             continue
         for pod in members:
-            if _is_ours(pod, settings) and not objects.node_of(pod) and not _scheduled(pod):
+            waits = _is_ours(pod, settings) and not objects.node_of(pod)
+            if waits and not _condition(pod, "PodScheduled"):
                 message = f"pod {objects.label(objects.key_of(pod))} doesn't say why it waits"
                 yield Finding(at=at, rule="pods know why they wait", message=message)
+
+
+def pods_agree(cluster: Cluster, at: float, settings: Settings) -> Iterator[Finding]:
+    """A pod that says why it waits says the same as its PodGroup.
+
+    Room that others are leaving is kept for some pods of a gang, which say what they said before.
+    """
+    if any(any(each.values()) for each in cluster.leaving.values()):
+        return
+    for group in cluster.all("podgroups"):
+        members = list(cluster.members[objects.key_of(group)].values())
+        said = _condition(group, "Unschedulable")
+        if said.get("status") != "True" or not all(map(is_plain, members)):
+            continue
+        for pod in members:
+            told = _condition(pod, "PodScheduled")
+            waits = _is_ours(pod, settings) and not objects.node_of(pod)
+            if waits and told and told.get("message") != said.get("message"):
+                message = (
+                    f"pod {objects.label(objects.key_of(pod))} says {told.get('message')!r}, "
+                    f"and its PodGroup {said.get('message')!r}"
+                )
+                yield Finding(at=at, rule="pods and PodGroups agree", message=message)
 
 
 def minima_follow(cluster: Cluster, at: float, settings: Settings) -> Iterator[Finding]:
@@ -113,7 +137,7 @@ def _wanted(members: Sequence[Object], cluster: Cluster) -> int:
     return min(int(text), pods, spec.get("completions", pods)) if text.isdecimal() else 0
 
 
-def _scheduled(pod: Object) -> bool:
-    """Whether it has the condition, whatever it says."""
-    conditions = (pod.get("status") or {}).get("conditions") or ()
-    return any(each["type"] == "PodScheduled" for each in conditions)
+def _condition(found: Object, wanted: str) -> Object:
+    """The condition of this type, if there is one."""
+    conditions = (found.get("status") or {}).get("conditions") or ()
+    return next((each for each in conditions if each["type"] == wanted), {})

@@ -1,5 +1,6 @@
 """At rest, somebody leads, nothing waits for a finalizer of the daemon, and nobody writes."""
 
+import bisect
 from collections.abc import Iterator, Sequence
 
 from tests.simulation.judges import lease_rules, objects
@@ -8,6 +9,8 @@ from tests.simulation.judges.history import Change, Finding, Settings, ours, ser
 
 FINALIZER = "vscheduler.io/"
 SHOWN = 3
+TOGETHER_SECONDS = 2.0
+"""Within how many seconds the writes of a cycle leave, in any order."""
 
 
 def somebody_leads(
@@ -64,19 +67,42 @@ def queues_are_held(cluster: Cluster, at: float) -> Iterator[Finding]:
 def writes_cease(history: Sequence[Change], since: float, settings: Settings) -> Iterator[Finding]:
     """The daemon writes nothing but Leases, once others have been quiet for a while.
 
-    Apart from rare writes, as often as the settings allow.
+    Apart from rare writes, as often as the settings allow, and from what follows when an admission
+    that nobody uses comes to its end, and others get their turn.
     """
     busy = float("-inf")
     found: list[Change] = []
+    turns = _turns(history, settings)
     for change in history:
         if not ours(change):
             busy = busy if _means_nothing(change) else change.at
         elif change.resource != "leases" and change.at >= max(since, busy + settings.calm_seconds):
-            found.append(change)
+            at = bisect.bisect_right(turns, change.at + TOGETHER_SECONDS)
+            if not at or change.at - turns[at - 1] > settings.turn_seconds:
+                found.append(change)
     if found and len(found) > (found[-1].at - since) / settings.late_write_seconds:
         shown = "; ".join(_told(change) for change in found[-SHOWN:])
         message = f"{len(found)} writes at rest, the last of them: {shown}"
         yield Finding(at=found[0].at, rule="writes cease", message=message)
+
+
+def _turns(history: Sequence[Change], settings: Settings) -> list[float]:
+    """When PodGroups were admitted, or lost their admissions, neither of them too soon again."""
+    found: list[float] = []
+    last: dict[tuple[str, str], float] = {}
+    for change in history:
+        if change.resource != "podgroups" or not served(change) or not ours(change):
+            continue
+        before, after = change.before, change.after
+        if before is None or after is None or objects.phase(before) == objects.phase(after):
+            continue
+        phase = objects.phase(after)
+        if phase in ("Pending", "Inqueue"):
+            key = change.uid, phase
+            if change.at - last.get(key, float("-inf")) >= settings.admission_seconds:
+                found.append(change.at)
+            last[key] = change.at
+    return found
 
 
 def last_news(history: Sequence[Change]) -> float:

@@ -22,6 +22,7 @@ CLUSTER = (
 NONE, STEP, OTHER = entries.Change
 BOUND = manifests.pod("p", node="n1", phase="Pending")
 BORN = "2026-01-01T00:00:00Z"
+UNSCHEDULED = {"type": "PodScheduled", "status": "False", "reason": "QueueFull"}
 SCHEDULED = [{"type": "PodScheduled", "status": "True", "lastTransitionTime": BORN}]
 
 
@@ -219,6 +220,19 @@ def test_an_older_version_is_left_out(first: Document, second: Document, node: s
         document["metadata"]["annotations"] = {"scheduling.k8s.io/group-name": "g"}
         apply(seen, document)
     assert manifests.job_of(seen, "g").tasks[0].node == node
+
+
+def test_a_reason_in_a_pod_s_condition_is_known_and_changes_nothing() -> None:
+    """It is for those who write reasons; decisions don't depend on it."""
+    waits, task = manifests.pod("p", group="g"), jobs.TaskId("p")
+    seen = manifests.mirror(*CLUSTER, waits)
+    told = {**waits, "status": {**waits["status"], "conditions": [UNSCHEDULED]}}
+    assert not seen.has_reason(task)
+    assert apply(seen, told) is NONE
+    assert seen.has_reason(task)
+    assert apply(seen, waits) is NONE
+    assert not seen.has_reason(task)
+    assert not seen.has_reason(jobs.TaskId("unknown"))
 
 
 def test_a_pod_made_anew_under_its_name_is_another_pod() -> None:

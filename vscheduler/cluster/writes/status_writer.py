@@ -37,10 +37,13 @@ class StoredGroup:
 
 
 class Groups(Protocol):
-    """Gives access to the newest PodGroups."""
+    """Gives access to the newest PodGroups and their pods."""
 
     def stored_group(self, job: jobs.JobId) -> StoredGroup | None:
         """Return the PodGroup with this id, or None when the PodGroup was deleted."""
+
+    def has_reason(self, task: jobs.TaskId) -> bool:
+        """Whether the pod's condition, as last seen, gives a reason for waiting."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,9 +204,16 @@ class StatusWriter:
             current = {status.job for status in result.groups}
             self._offered = {job: kept for job, kept in self._offered.items() if job in current}
             self._sent = {job: kept for job, kept in self._sent.items() if job in current}
-        waiting = sum(len(status.unplaced) + len(status.rejections) for status in result.groups)
+        waiting = sum(
+            len(status.unplaced) + len(status.withheld) + len(status.rejections)
+            for status in result.groups
+        )
         if len(self._pod_reasons) > 2 * waiting + REASONS_SLACK:
-            there = {task.uid for status in result.groups for task in status.unplaced}
+            there = {
+                task.uid
+                for status in result.groups
+                for task in (*status.unplaced, *status.withheld)
+            }
             there |= {pod.uid for status in result.groups for pod in status.rejections}
             self._pod_reasons = {
                 uid: kept for uid, kept in self._pod_reasons.items() if uid in there
@@ -247,9 +257,20 @@ class StatusWriter:
 
     def _offer_reasons(self, status: decisions.GroupStatus) -> None:
         for pod, words in statuses.pod_words(status):
+            withheld = bool(status.withheld) and isinstance(pod, jobs.Task)
+            if withheld and not self._was_told(pod.uid):
+                continue
             # What was last written is offered again while an older write is still to come.
             if self._pod_reasons.get(pod.uid) != words or self._pod_writes.is_busy(pod.uid):
                 self._pod_writes.offer(pod.uid, partial(self._write_reason, pod, words))
+
+    def _was_told(self, pod: jobs.TaskId) -> bool:
+        """Whether the pod's condition gives a reason, which must not stay when it is outdated."""
+        return (
+            pod in self._pod_reasons
+            or self._pod_writes.is_busy(pod)
+            or self._groups.has_reason(pod)
+        )
 
     async def _write_reason(
         self, pod: jobs.Task | jobs.InvalidPod, words: statuses.ReasonAndMessage

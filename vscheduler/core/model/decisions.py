@@ -236,6 +236,9 @@ class GroupStatus:
     """Whether the gang has its minimum: condition Scheduled, otherwise Unschedulable."""
     unplaced: tuple[jobs.Task, ...] = ()
     """Pending tasks without a node after an attempt in this cycle."""
+    withheld: tuple[jobs.Task, ...] = ()
+    """Pending tasks of a group that isn't admitted, for a reason that isn't reported to pods unless
+    their conditions give another reason."""
     rejections: tuple[jobs.InvalidPod, ...] = ()
     """Invalid pods, each with an error."""
     reason: Reason | None = None

@@ -24,8 +24,7 @@ NODES_HELP = frozenset(
 """Reasons against admitting a group that additional nodes could remove."""
 
 REPORTED_TO_PODS = NODES_HELP | {decisions.ReasonCode.QUEUE_BARRED}
-"""Reasons against admitting a group that are written to the pods' status as well. Pods may carry an
-earlier message that their queue doesn't exist; the message would stay for ever if not replaced."""
+"""Reasons against admitting a group that are written to the status of all of its pods."""
 
 FINISHED = (jobs.TaskStatus.SUCCEEDED, jobs.TaskStatus.FAILED)
 
@@ -171,12 +170,13 @@ def _group(session: working.Session, state: job_state.JobState) -> decisions.Gro
     placed = _placed(session, state) if session.decided.pipelined else state.ready_tasks
     lacks = rules.lacks_minimum(state, placed)
     unschedulable = bool(job.tasks) and lacks and not _is_terminating(state)
-    waits = (
-        reason is not None
-        and state.counts[jobs.TaskStatus.PENDING]
-        # Autoscalers add nodes for pods with the condition Unschedulable. Pods of a group that
-        # isn't admitted get the condition only if more nodes would help the group.
-        and (state.phase is not jobs.Phase.PENDING or reason.code in REPORTED_TO_PODS)
+    waiting: tuple[jobs.Task, ...] = ()
+    if reason is not None and state.counts[jobs.TaskStatus.PENDING]:
+        waiting = tuple(state.tasks(jobs.TaskStatus.PENDING))
+    # Autoscalers add nodes for pods with the condition Unschedulable. Pods of a group that isn't
+    # admitted get the condition only if more nodes would help the group.
+    told = (
+        state.phase is not jobs.Phase.PENDING or reason is None or reason.code in REPORTED_TO_PODS
     )
     return decisions.GroupStatus(
         job=job.id,
@@ -187,7 +187,8 @@ def _group(session: working.Session, state: job_state.JobState) -> decisions.Gro
         succeeded=state.counts[jobs.TaskStatus.SUCCEEDED],
         failed=state.counts[jobs.TaskStatus.FAILED],
         ready=placed >= job.min_member,
-        unplaced=tuple(state.tasks(jobs.TaskStatus.PENDING)) if waits else (),
+        unplaced=waiting if told else (),
+        withheld=() if told else waiting,
         rejections=job.rejections,
         reason=reason,
     )

@@ -59,6 +59,13 @@ class Entry(msgspec.Struct, frozen=True):
     """None where the object is unusable or deliberately ignored."""
     rejection: events.DecodeError | None = None
     """The defect of an unusable object, or of an ignored part of a usable object."""
+    has_reason: bool = False
+    """Whether a pod's condition gives a reason for waiting. Not a part of the value, since no
+    decision depends on it."""
+
+
+UNKNOWN = Entry(Reference(uid="", resource_version=""), None)
+"""The entry of an object that was never seen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,7 +158,8 @@ class Reader:
         except fields.FieldError as error:
             return key, Entry(reference, None, translation.reject(kind, metadata, error))
         if isinstance(value, pods.Pod):
-            return value.uid, Entry(reference, value, value.rejection)
+            assert isinstance(found, wire.Pod)
+            return value.uid, Entry(reference, value, value.rejection, pods.has_reason(found))
         if isinstance(value, queues.Queue) and (
             unread := usage_annotation.problem(metadata.annotations)
         ):

@@ -285,6 +285,13 @@ def _hints(metadata: wire.Metadata) -> Mapping[str, str]:
     return dict(sorted(found.items())) if found else NONE
 
 
+def has_reason(pod: wire.Pod) -> bool:
+    """Whether the pod's condition says that it isn't scheduled, and why."""
+    return any(
+        each.type == "PodScheduled" and each.status == "False" for each in pod.status.conditions
+    )
+
+
 def _scheduled_at(pod: wire.Pod) -> float | None:
     """Return when the pod was scheduled, or, if that isn't recorded, when the kubelet started the
     pod.

@@ -1,5 +1,4 @@
 import asyncio
-import itertools
 import json
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
@@ -62,11 +61,16 @@ class Desk:
     written: Counter[tuple[str, str]] = field(default_factory=Counter)
     group: status_writer.StoredGroup | None = None
     may_commit: bool | Ending = True
+    told_before: set[str] = field(default_factory=set)
 
     def stored_group(self, job: jobs.JobId) -> status_writer.StoredGroup | None:
         """The PodGroup as the Mirror would have it."""
         assert job == JOB
         return self.group
+
+    def has_reason(self, task: jobs.TaskId) -> bool:
+        """Whether an earlier process has told the pod why it waits."""
+        return task in self.told_before
 
     def report(
         self,
@@ -382,52 +386,3 @@ def test_an_event_fits_into_its_bounds() -> None:
     assert body["eventTime"] == "1970-01-01T00:00:01.500000Z"
     assert (body["reportingController"], body["action"]) == ("vscheduler", "Binding")
     assert body["regarding"]["uid"] == "uid-a-0"
-
-
-@pytest.mark.parametrize("why", ["pause", "pause while a call is prepared", "end of the term"])
-async def test_states_are_written_once_a_pause_is_over(serve: Serve, why: str) -> None:
-    """Although nothing changes any more; but not if the term is over."""
-    over = why == "end of the term"
-    async with desk(serve) as made:
-        made.may_commit = Ending(1 if "prepared" in why else 0)
-        made.report(replace(WAITS, unplaced=()))
-        await asyncio.sleep(0.1)
-        assert made.may_commit.left < 0
-        assert made.calls == []
-        if over:
-            made.reporter.stop()
-        made.may_commit = True
-        await asyncio.sleep(1)
-        assert len(made.group_bodies()) == (0 if over else 1)
-
-
-@pytest.mark.parametrize("when", ["waits", "is under way", "was refused"])
-async def test_a_pod_is_told_again_what_it_was_told_before_another_reason(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch, when: str
-) -> None:
-    """The reason is the old one again while the write of the other reason is still to come."""
-    monkeypatch.setattr(write_queue, "REFUSED_SECONDS", 0.1)
-    other = decisions.Reason(code=decisions.ReasonCode.TOO_FEW_PODS, queue="q", tasks=1, minimum=4)
-    answers_to_pods = itertools.count(1)
-    refused: list[dict[str, Any]] = []
-
-    def answer(path: str) -> int:
-        if "/pods/" not in path or next(answers_to_pods) != 3 or when == "waits":
-            return 200
-        made.report(WAITS)
-        if when == "is under way":
-            return 200
-        refused.append(made.calls[-1][2])
-        return 403
-
-    async with desk(serve, answer) as made:
-        made.report(WAITS)
-        await made.settle()
-        made.report(replace(WAITS, reason=other))
-        if when == "waits":
-            made.report(WAITS)
-        await asyncio.sleep(0.3)
-        await made.settle()
-        pods = [call for call in made.calls if "/pods/" in call[1] and call[2] not in refused]
-        said = {path: body["status"]["conditions"][0]["reason"] for _, path, body in pods}
-        assert list(said.values()) == ["Unschedulable"] * 2
