@@ -35,6 +35,7 @@ def test_a_gang_that_does_not_fit_may_wait() -> None:
     """On the nodes, within its Queue's share, or with too few pods."""
     assert resting(cpu="1").wrong() == []
     assert resting(deserved="1").wrong() == []
+    assert resting(deserved="1999999u").wrong() == []
     history = resting()
     history.drop("pods", "p1")
     assert history.wrong() == []

@@ -26,8 +26,8 @@ EXPONENT_MAX = 100
 
 
 @functools.lru_cache(maxsize=10_000)
-def quantity(resource: str, text: str) -> int:
-    """Round up, as Kubernetes does; text that is no quantity counts as nothing."""
+def quantity(resource: str, text: str, *, down: bool = False) -> int:
+    """Round up, as Kubernetes does, or down; text that is no quantity counts as nothing."""
     found = QUANTITY.fullmatch(text.strip())
     if found is None:
         return 0
@@ -38,12 +38,14 @@ def quantity(resource: str, text: str) -> int:
         factor = Fraction(10) ** max(-EXPONENT_MAX, min(EXPONENT_MAX, int(suffix[1:])))
     else:
         return 0
-    return math.ceil(Fraction(number) * factor * (1000 if resource == "cpu" else 1))
+    amount = Fraction(number) * factor * (1000 if resource == "cpu" else 1)
+    return math.floor(amount) if down else math.ceil(amount)
 
 
-def amounts(listed: Mapping[str, Any] | None) -> Amounts:
+def amounts(listed: Mapping[str, Any] | None, *, down: bool = False) -> Amounts:
     """Quantities as numbers."""
-    return Counter({name: quantity(name, str(text)) for name, text in (listed or {}).items()})
+    found = {name: quantity(name, str(text), down=down) for name, text in (listed or {}).items()}
+    return Counter(found)
 
 
 def request(pod: Object) -> Amounts:

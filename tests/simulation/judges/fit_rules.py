@@ -136,7 +136,10 @@ def _times(room: amounts.Amounts, asked: amounts.Amounts) -> int:
 def _queue_allows(
     group: Object, asked: amounts.Amounts, need: int, cluster: Cluster, settings: Settings
 ) -> bool:
-    """Whether the group's Queue may have that much more, by its limits and its stored share."""
+    """Whether the group's Queue may have that much more, by its limits and its stored share.
+
+    A part of a device in a share is of no use.
+    """
     name = objects.queue_of(group, settings.default_queue)
     queue = cluster.get("queues", ("", name))
     if queue is None or objects.leaving(queue):
@@ -151,7 +154,7 @@ def _queue_allows(
     if any(amount > objects.minimum(group) * asked[each] for each, amount in wanted.items()):
         return False
     limits = [
-        amounts.amounts(each)
+        amounts.amounts(each, down=True)
         for each in (
             (queue.get("spec") or {}).get("capability"),
             status["deserved"],
