@@ -1,11 +1,12 @@
 """What PodGroups are told: their phase, whether they have their minimum, why pods wait."""
 
+import dataclasses
 from typing import Any
 
 import pytest
 
 from tests import pictures, running
-from vscheduler.core.model import decisions, jobs
+from vscheduler.core.model import decisions, jobs, snapshot
 from vscheduler.mirror import statuses, wording
 from vscheduler.simulator import run
 
@@ -197,3 +198,35 @@ def test_pods_that_are_not_admitted_are_told_if_nodes_help_or_they_were_told_oth
     status = told(picture, actions="enqueue, allocate")
     assert status.phase is jobs.Phase.PENDING
     assert (len(status.unplaced), len(status.withheld)) == (all_, told_before)
+
+
+@WAYS
+@pytest.mark.parametrize(("minimum", "ready"), [(2, False), (1, True)])
+def test_a_pod_whose_bind_was_refused_has_no_node_before_the_next_bind(
+    minimum: int, ready: bool, volcano: bool
+) -> None:
+    """The pod keeps its place, and is bound again; that it will succeed isn't known."""
+    documents = pictures.documents(f"node n1 cpu=4 queue q job q/a min={minimum} - -")
+    tree: dict[str, Any] = {"actions": "allocate", "tiers": running.tiers(TIERS)}
+    if volcano:
+        tree["compatibility"] = "volcano"
+    plain = running.run(documents, tree)
+    first, second = (bind.task for bind in plain.binds)
+    refusal = {first.job: {second.uid: "denied"}}
+    carried = dataclasses.replace(snapshot.FRESH, refused_binds=refusal)
+    result = running.run(documents, tree, carried=carried)
+    assert [bind.task.key for bind in result.binds] == [first.key, second.key]
+    (status,) = result.groups
+    assert status.ready is ready
+    assert status.reason is not None
+    assert wording.sentence(status.reason) == (
+        "the API server refused to bind pod default/a-1 to n1: denied"
+    )
+    ((pod, words),) = statuses.pod_words(status)
+    assert (pod.name, words.reason) == ("a-1", "SchedulerError")
+    assert words.message == "the API server refused to bind the pod to n1: denied"
+    refused_both = {first.job: {first.uid: "denied", second.uid: "denied"}}
+    carried = dataclasses.replace(snapshot.FRESH, refused_binds=refused_both)
+    (status,) = running.run(documents, tree, carried=carried).groups
+    assert status.reason is not None
+    assert "bind pod default/a-0 to n1, and 1 more: denied" in wording.sentence(status.reason)

@@ -69,6 +69,27 @@ def test_queues_tell_what_they_hold() -> None:
     assert history.wrong() == ["statuses are true"]
 
 
+def test_a_group_that_is_scheduled_has_its_minimum() -> None:
+    """Pods whose bindings are denied are no exception; pods that leave are."""
+    history = started(2, 2, cpu="4")
+    for name in ("p0", "p1"):
+        labelled = told(name)
+        labelled["metadata"]["labels"]["simulation/unbindable"] = "true"
+        history.put("pods", labelled)
+    history.put("queues", queue(pending=1))
+    said = {"type": "Scheduled", "status": "True"}
+    history.put("podgroups", group(2, conditions=[said]))
+    assert history.wrong() == ["statuses are true"]
+    history.put("podgroups", group(2, conditions=[{**said, "status": "False"}]))
+    assert history.wrong() == []
+    for name in ("p0", "p1"):
+        history.bind(name, "n1")
+    history.put("podgroups", group(2, conditions=[said], phase="Running"))
+    held = {"cpu": "2", "memory": "0"}
+    history.put("queues", queue(running=1, allocated=held))
+    assert history.wrong() == []
+
+
 def told(name: str, message: str = "why") -> Object:
     """A pod that says why it waits."""
     made = pod(name)

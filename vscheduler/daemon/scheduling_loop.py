@@ -21,7 +21,7 @@ from vscheduler.cluster.writes import (
 from vscheduler.core import cycle
 from vscheduler.core.config import policy
 from vscheduler.core.model import decisions, jobs, nodes, snapshot
-from vscheduler.daemon import cycle_thread, pacing
+from vscheduler.daemon import cycle_thread, pacing, refused_binds
 from vscheduler.daemon.liveness import progress
 from vscheduler.daemon.observability import cycle_log, metrics
 from vscheduler.mirror import state
@@ -84,6 +84,7 @@ class SchedulingLoop:
         self._rejected: set[events.DecodeError] = set()
         self._ungrouped = 0
         self._failed_binds: backoff.Backoff[jobs.TaskId] = backoff.Backoff(pace.growth(free=1))
+        self._refused_binds = refused_binds.RefusedBinds()
         self._refused_jobs: backoff.Backoff[jobs.JobId] = backoff.Backoff(pace.growth(free=1))
         self._refused_victims: backoff.Backoff[jobs.TaskId] = backoff.Backoff(pace.growth())
 
@@ -170,6 +171,8 @@ class SchedulingLoop:
         bound = verdict is binder.BindResult.BOUND
         age = max(0.0, time.time() - task.created)
         self._metrics.observe_bind(verdict, bound=bound, seconds=age)
+        if self._refused_binds.take(outcome):
+            self._pacing.changed()
         if bound:
             self._failed_binds.succeeded(task.uid)
             self._reporter.bound(outcome.bind)
@@ -255,6 +258,7 @@ class SchedulingLoop:
             self._carried,
             eviction_refused_pods=self._refused_victims.pausing,
             eviction_refused_jobs=self._refused_jobs.pausing,
+            refused_binds=self._refused_binds.current(self._is_there),
         )
         taken = self._mirror.snapshot(time.time(), carried)
         self._cycle_log.log_refusals(taken.refused)
@@ -347,7 +351,7 @@ class SchedulingLoop:
         gangs = {job.id: job for job in taken.jobs} if plans else {}
         claimed = victims = 0
         for plan in plans:
-            if not all(self._is_there(pipeline.task) for pipeline in plan.nominations):
+            if not all(self._is_there(pipeline.task.uid) for pipeline in plan.nominations):
                 log.info("job.changed", job=plan.beneficiary, evictions=len(plan.evicts))
                 self._pacing.changed()
                 continue
@@ -363,8 +367,8 @@ class SchedulingLoop:
         if victims:
             self._metrics.observe_plans(claimed=claimed, victims=victims)
 
-    def _is_there(self, task: jobs.Task) -> bool:
-        return self._mirror.reference(events.Kind.POD, task.uid) is not None
+    def _is_there(self, task: jobs.TaskId) -> bool:
+        return self._mirror.reference(events.Kind.POD, task) is not None
 
     async def _assume(
         self, binds: Sequence[decisions.Bind], still: binder.Still, now: float

@@ -16,9 +16,8 @@ from vscheduler.mirror import wording
 UNSCHEDULABLE = "Unschedulable"
 SCHEDULED = "Scheduled"
 SCHEDULER_ERROR = "SchedulerError"
-"""Kubernetes' reason for pods with affinity or similar constraints that the scheduler can't read;
-adding nodes doesn't help such pods.
-"""
+"""Kubernetes' reason for pods with constraints that the scheduler can't read, and after a failed
+bind; adding nodes doesn't help such pods."""
 POD_SCHEDULED = "PodScheduled"
 DISRUPTION_TARGET = "DisruptionTarget"
 EVICT = "Evict"
@@ -75,6 +74,7 @@ NO_NODE_HELPS = NOT_ADMITTED - {decisions.ReasonCode.CLUSTER_FULL} | {
     decisions.ReasonCode.TOO_FEW_SUB_GROUPS,
     decisions.ReasonCode.TOO_FEW_OF_SUB_GROUP,
     decisions.ReasonCode.GATED,
+    decisions.ReasonCode.BIND_REFUSED,
 }
 """Reason codes with which pods would wait even in an empty cluster."""
 
@@ -209,9 +209,9 @@ def pod_words(
     """Iterate over the pods of the group that deserve a PodScheduled condition, each with its
     reason and message.
 
-    All waiting pods of a group get the group's reason; every unusable pod gets its own. Gated pods
-    are left out, for the API server has already set their condition. Callers drop repetitions, and
-    withheld pods whose condition gives no reason.
+    All waiting pods of a group get the group's reason; unusable pods, and pods whose binds were
+    refused, get their own. Gated pods are left out, for the API server has already set their
+    condition. Callers drop repetitions, and withheld pods whose condition gives no reason.
     """
     waiting = status.unplaced or status.withheld
     if waiting and status.reason is not None:
@@ -219,6 +219,9 @@ def pod_words(
         words = ReasonAndMessage(topic=str(code), reason=pod_reason(status.reason), message=message)
         for task in waiting:
             yield task, words
+    for refused in status.refused_binds:
+        message = wording.bind_refused(refused)
+        yield refused.task, ReasonAndMessage(message, SCHEDULER_ERROR, message)
     for pod in status.rejections:
         if not pod.gated:
             message = wording.rejected(pod)

@@ -24,6 +24,12 @@ def rejected(pod: jobs.InvalidPod) -> str:
     return f"the pod can't be used: {_flaw(pod)}"
 
 
+def bind_refused(refused: decisions.RefusedBind) -> str:
+    """Return the message for a pod that the API server refused to bind."""
+    said = f": {refused.message}" if refused.message else ""
+    return f"the API server refused to bind the pod to {refused.node}{said}"
+
+
 def _flaw(pod: jobs.InvalidPod) -> str:
     return f"{pod.field}: {pod.message}" if pod.field else pod.message
 
@@ -291,6 +297,15 @@ def _gated(reason: decisions.Reason) -> str:
     )
 
 
+def _bind_refused(reason: decisions.Reason) -> str:
+    example = reason.refused_bind
+    if example is None:
+        return f"the API server refused to bind {phrases.pods(reason.rejected)}"
+    others = f", and {reason.rejected - 1} more" if reason.rejected > 1 else ""
+    said = f": {example.message}" if example.message else ""
+    return f"the API server refused to bind pod {example.task.key} to {example.node}{others}{said}"
+
+
 def _gang(reason: decisions.Reason) -> list[str]:
     """Return the minimum of the job, and how much of it fits."""
     asked = phrases.request(reason.request)
@@ -360,4 +375,5 @@ _SENTENCES: Mapping[Code, Callable[[decisions.Reason], str]] = {
     Code.NO_ROOM: _no_room,
     Code.WAITS_FOR_RELEASE: _waits_for_release,
     Code.GATED: _gated,
+    Code.BIND_REFUSED: _bind_refused,
 }

@@ -109,6 +109,7 @@ def soon(
     return [
         *(fit_rules.gangs_run(cluster, at, settings, admitted=admitted) if settled else ()),
         *status_rules.groups_are_true(cluster, at, settings),
+        *status_rules.groups_have_their_minimum(cluster, at, settings),
         *status_rules.queues_are_true(cluster, at),
         *pod_rules.pods_have_groups(cluster, at, settings),
         *pod_rules.pods_know_why(cluster, at, settings),

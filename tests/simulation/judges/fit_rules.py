@@ -63,12 +63,17 @@ def gangs_run(
 
 
 def is_plain(pod: Object) -> bool:
-    """Whether a pod's requests, selector and tolerations are all that it asks for.
+    """Whether a pod can be bound, and is usual.
 
-    A pod whose bindings are denied keeps its place in what the daemon tells, between two attempts.
+    A pod whose bindings are denied keeps its place in the daemon's figures, between two attempts.
     """
+    return UNBINDABLE not in objects.labels(pod) and is_usual(pod)
+
+
+def is_usual(pod: Object) -> bool:
+    """Whether a pod's requests, selector and tolerations are all that it asks for."""
     spec = pod["spec"]
-    if UNBINDABLE in objects.labels(pod) or any(spec.get(name) for name in SPECIAL_POD):
+    if any(spec.get(name) for name in SPECIAL_POD):
         return False
     names = objects.annotations(pod)
     if any(name.startswith(SPECIAL_ANNOTATIONS) and name != HARMLESS for name in names):

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from tests.simulation.judges import objects
 from tests.simulation.judges.cluster import Cluster
-from tests.simulation.judges.fit_rules import is_plain
+from tests.simulation.judges.fit_rules import is_plain, is_usual
 from tests.simulation.judges.history import Finding, Object, Settings
 
 OWNERS = {"ReplicaSet": "replicasets", "StatefulSet": "statefulsets", "Job": "jobs"}
@@ -41,7 +41,7 @@ def pods_know_why(cluster: Cluster, at: float, settings: Settings) -> Iterator[F
         return
     for group in cluster.all("podgroups"):
         members = list(cluster.members[objects.key_of(group)].values())
-        if objects.phase(group) == "Pending" or not all(map(is_plain, members)):
+        if objects.phase(group) == "Pending" or not all(map(is_usual, members)):
             continue
         if {objects.scheduler_of(pod) for pod in members} - set(settings.schedulers):
             continue

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from tests.simulation.judges import amounts, objects
 from tests.simulation.judges.cluster import Cluster
-from tests.simulation.judges.fit_rules import is_plain
+from tests.simulation.judges.fit_rules import is_plain, is_usual
 from tests.simulation.judges.history import Finding, Object, Settings
 
 RULE = "statuses are true"
@@ -28,6 +28,28 @@ def groups_are_true(cluster: Cluster, at: float, settings: Settings) -> Iterator
         for problem in _group_problems(group, members, cluster, settings):
             key = objects.label(objects.key_of(group))
             yield Finding(at=at, rule=RULE, message=f"PodGroup {key} {problem}")
+
+
+def groups_have_their_minimum(cluster: Cluster, at: float, settings: Settings) -> Iterator[Finding]:
+    """A PodGroup that is Scheduled has its minimum: pods with nodes, or done.
+
+    Whatever keeps the others from their nodes. Pods that leave may be the last of a gang, of which
+    nobody has to say anything any more.
+    """
+    for group in cluster.all("podgroups"):
+        members = list(cluster.members[objects.key_of(group)].values())
+        names = {objects.scheduler_of(pod) for pod in members}
+        if len(names) != 1 or not names <= set(settings.schedulers):
+            continue
+        if not all(map(is_usual, members)) or any(map(objects.leaving, members)):
+            continue
+        conditions = (group.get("status") or {}).get("conditions") or ()
+        said = any(each["type"] == "Scheduled" and each["status"] == "True" for each in conditions)
+        has, minimum = sum(map(objects.counts, members)), objects.minimum(group)
+        if said and has < minimum:
+            key = objects.label(objects.key_of(group))
+            message = f"PodGroup {key} has {has} of {minimum} pods, and is Scheduled"
+            yield Finding(at=at, rule=RULE, message=message)
 
 
 def _group_problems(

@@ -111,6 +111,7 @@ SENTENCES: list[tuple[Code, dict[str, Any], str]] = [
     ),
     (Code.POD_REJECTED, {"tasks": 2, "rejected": 2}, "2 of 2 pods can't be used"),
     (Code.QUEUE_BARRED, {"subject": "b"}, BARRED),
+    (Code.BIND_REFUSED, {"rejected": 3}, "the API server refused to bind 3 pods"),
     (Code.NOT_LEAF, {}, LEAF),
     (
         Code.SET_ASIDE,

@@ -7,7 +7,7 @@ patch is computed again from the newest object.
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
@@ -204,17 +204,9 @@ class StatusWriter:
             current = {status.job for status in result.groups}
             self._offered = {job: kept for job, kept in self._offered.items() if job in current}
             self._sent = {job: kept for job, kept in self._sent.items() if job in current}
-        waiting = sum(
-            len(status.unplaced) + len(status.withheld) + len(status.rejections)
-            for status in result.groups
-        )
+        waiting = sum(map(_waiting, result.groups))
         if len(self._pod_reasons) > 2 * waiting + REASONS_SLACK:
-            there = {
-                task.uid
-                for status in result.groups
-                for task in (*status.unplaced, *status.withheld)
-            }
-            there |= {pod.uid for status in result.groups for pod in status.rejections}
+            there = {uid for status in result.groups for uid in _uids(status)}
             self._pod_reasons = {
                 uid: kept for uid, kept in self._pod_reasons.items() if uid in there
             }
@@ -256,9 +248,9 @@ class StatusWriter:
             self._recorder.notify(notice)
 
     def _offer_reasons(self, status: decisions.GroupStatus) -> None:
+        withheld = {task.uid for task in status.withheld}
         for pod, words in statuses.pod_words(status):
-            withheld = bool(status.withheld) and isinstance(pod, jobs.Task)
-            if withheld and not self._was_told(pod.uid):
+            if pod.uid in withheld and not self._was_told(pod.uid):
                 continue
             # What was last written is offered again while an older write is still to come.
             if self._pod_reasons.get(pod.uid) != words or self._pod_writes.is_busy(pod.uid):
@@ -315,6 +307,22 @@ class StatusWriter:
             content_type=content_type,
             may_send=self._may_commit,
         )
+
+
+def _waiting(status: decisions.GroupStatus) -> int:
+    """Count the pods of a group that may have been told why they wait."""
+    waiting = len(status.unplaced) + len(status.withheld)
+    return waiting + len(status.rejections) + len(status.refused_binds)
+
+
+def _uids(status: decisions.GroupStatus) -> Iterator[jobs.TaskId]:
+    """Iterate over the UIDs of these pods."""
+    for task in (*status.unplaced, *status.withheld):
+        yield task.uid
+    for pod in status.rejections:
+        yield pod.uid
+    for refused in status.refused_binds:
+        yield refused.task.uid
 
 
 def _number(version: str) -> int:

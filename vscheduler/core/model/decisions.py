@@ -109,6 +109,8 @@ class ReasonCode(StrEnum):
     TOO_FEW_OF_SUB_GROUP = "NotEnoughPodsOfSubGroup"
     """The job may have started already, because no other sub-group lacks these pods."""
     GATED = "SchedulingGated"
+    BIND_REFUSED = "BindRefused"
+    """The API server refuses to bind some pods; the job may have started without them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,6 +137,16 @@ class AdmissionFailure:
     """The ResourceQuota or ancestor queue with the limit, or the error in a setting."""
     problem: queues.QueueProblem | None = None
     """Why the queue is excluded from scheduling."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefusedBind:
+    """A pod that the API server refused to bind to a node."""
+
+    task: jobs.Task
+    node: str
+    message: str
+    """The API server's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,9 +224,11 @@ class Reason:
     """Leaf queues below an inner queue, as alternatives. More than LEAVES_MAX entries mean too many
     to name."""
     rejected: int = 0
-    """Number of invalid pods."""
+    """Number of invalid pods, or of pods whose binds were refused."""
     rejection: jobs.InvalidPod | None = None
     """The error of an invalid pod, as an example."""
+    refused_bind: RefusedBind | None = None
+    """A refused bind, as an example."""
     shortages: tuple[Shortage, ...] = ()
     holes: tuple[MissingResource, ...] = ()
     proof: GangProof | None = None
@@ -241,6 +255,8 @@ class GroupStatus:
     their conditions give another reason."""
     rejections: tuple[jobs.InvalidPod, ...] = ()
     """Invalid pods, each with an error."""
+    refused_binds: tuple[RefusedBind, ...] = ()
+    """Pods whose last bind was refused. They have no node, although their places are kept."""
     reason: Reason | None = None
 
 

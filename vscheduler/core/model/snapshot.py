@@ -255,6 +255,10 @@ class Carried:
     eviction_refused_jobs: frozenset[jobs.JobId] = frozenset()
     """Jobs whose eviction plans the API server refused several times. No evictions are decided for
     these jobs for now. Both sets are filled in by the sender of evictions, not by a cycle."""
+    refused_binds: Mapping[jobs.JobId, Mapping[jobs.TaskId, str]] = field(default_factory=dict)
+    """By job, pods whose last bind the API server refused, with its message. Such a pod has no
+    node, even if it keeps its place there until the next attempt. Filled in by the sender of
+    binds."""
 
 
 FRESH = Carried()

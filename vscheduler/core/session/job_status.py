@@ -26,6 +26,8 @@ NODES_HELP = frozenset(
 REPORTED_TO_PODS = NODES_HELP | {decisions.ReasonCode.QUEUE_BARRED}
 """Reasons against admitting a group that are written to the status of all of its pods."""
 
+UNCONFIRMED = (jobs.TaskStatus.ALLOCATED, jobs.TaskStatus.BINDING)
+
 FINISHED = (jobs.TaskStatus.SUCCEEDED, jobs.TaskStatus.FAILED)
 
 
@@ -147,8 +149,9 @@ def _groups(session: working.Session) -> tuple[decisions.GroupStatus, ...]:
     statuses = [_without_queue(job) for job in session.jobs_without_queue]
     known, by_job = session.known_unschedulable, session.reasons.by_job
     not_attempted = session.reasons.not_attempted
+    refused = session.snapshot.carried.refused_binds
     for job, state in session.job_states.items():
-        if not state.untouched:
+        if not state.untouched or job in refused:
             statuses.append(_group(session, state))
         elif job not in not_attempted:
             # Most jobs wait for nothing and haven't changed: their status is kept with the job.
@@ -167,6 +170,8 @@ def _group(session: working.Session, state: job_state.JobState) -> decisions.Gro
     job, rules = state.job, session.policy.rules
     reason = session.reasons.by_job.get(job.id) or _waits(state) or reasons.rejected(state)
     reason = reason or reasons.short_sub_group(state)
+    refused = _refused_binds(session, state)
+    reason = reason or reasons.bind_refused(state, refused)
     placed = _placed(session, state) if session.decided.pipelined else state.ready_tasks
     lacks = rules.lacks_minimum(state, placed)
     unschedulable = bool(job.tasks) and lacks and not _is_terminating(state)
@@ -186,12 +191,30 @@ def _group(session: working.Session, state: job_state.JobState) -> decisions.Gro
         running=state.counts[jobs.TaskStatus.RUNNING],
         succeeded=state.counts[jobs.TaskStatus.SUCCEEDED],
         failed=state.counts[jobs.TaskStatus.FAILED],
-        ready=placed >= job.min_member,
+        ready=placed - len(refused) >= job.min_member,
         unplaced=waiting if told else (),
         withheld=() if told else waiting,
         rejections=job.rejections,
+        refused_binds=refused,
         reason=reason,
     )
+
+
+def _refused_binds(
+    session: working.Session, state: job_state.JobState
+) -> tuple[decisions.RefusedBind, ...]:
+    """Return the pods that count as bound, or are bound now, but were refused the last time."""
+    known = session.snapshot.carried.refused_binds.get(state.job.id)
+    if not known:
+        return ()
+    found = []
+    for task in state.job.tasks:
+        if task.uid in known and state.status(task) in UNCONFIRMED:
+            node = state.node(task)
+            assert node is not None, "the pod keeps its place"
+            message = known[task.uid]
+            found.append(decisions.RefusedBind(task=task, node=node, message=message))
+    return tuple(found)
 
 
 def _placed(session: working.Session, state: job_state.JobState) -> int:

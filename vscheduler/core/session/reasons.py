@@ -89,6 +89,20 @@ def rejected(state: job_state.JobState) -> decisions.Reason | None:
     )
 
 
+def bind_refused(
+    state: job_state.JobState, refused: Sequence[decisions.RefusedBind]
+) -> decisions.Reason | None:
+    """Return the reason for pods that the API server refuses to bind; None without such pods."""
+    if not refused:
+        return None
+    return of(
+        state,
+        decisions.ReasonCode.BIND_REFUSED,
+        rejected=len(refused),
+        refused_bind=refused[0],
+    )
+
+
 def short_sub_group(state: job_state.JobState) -> decisions.Reason | None:
     """Return the reason for a sub-group with too few pods, or None.
 

@@ -1,0 +1,101 @@
+"""Pods that the API server refuses to bind: who is told so, and for how long."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests import pictures
+from tests.unit.cluster.conftest import Serve
+from tests.unit.cluster.writes.test_status_writer import a_task
+from tests.unit.daemon import worlds
+from vscheduler.cluster.writes import binder, status_writer
+from vscheduler.core.model import decisions, jobs
+from vscheduler.daemon import refused_binds
+
+REFUSED = binder.BindResult.REFUSED
+
+
+def outcome(
+    name: str, verdict: binder.BindResult = REFUSED, message: str = "denied"
+) -> binder.Outcome:
+    """The result of a bind of this pod of ns/a."""
+    bind = decisions.Bind(task=a_task(name), node="n1")
+    return binder.Outcome(bind=bind, verdict=verdict, message=message)
+
+
+def everybody(uid: jobs.TaskId) -> bool:
+    """No pod is gone."""
+    return bool(uid)
+
+
+def test_a_refusal_is_known_until_the_pod_is_bound_or_gone() -> None:
+    """It is news once; another message is news as well."""
+    known = refused_binds.RefusedBinds()
+    assert known.take(outcome("a-0"))
+    assert not known.take(outcome("a-0"))
+    assert known.take(outcome("a-0", message="quota"))
+    assert known.take(outcome("a-1"))
+    assert known.current(everybody) == {"ns/a": {"uid-a-0": "quota", "uid-a-1": "denied"}}
+    assert not known.take(outcome("a-0", binder.BindResult.BOUND))
+    assert known.current(everybody) == {"ns/a": {"uid-a-1": "denied"}}
+    assert known.current(lambda _: False) == {}
+    assert known.current(everybody) == {}
+
+
+def test_neither_messages_nor_memory_grow_without_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A webhook writes the messages, and tenants make the pods."""
+    monkeypatch.setattr(refused_binds, "PODS_MAX", 2)
+    known = refused_binds.RefusedBinds()
+    assert known.take(outcome("a-0", message="x" * 9999))
+    ((message,),) = (each.values() for each in known.current(everybody).values())
+    assert len(message) == refused_binds.LENGTH_MAX
+    for name in ("a-1", "a-2"):
+        known.take(outcome(name))
+    assert known.current(everybody) == {"ns/a": {"uid-a-2": "denied"}}
+
+
+@pytest.mark.parametrize("minimum", [2, 1])
+async def test_a_gang_is_not_scheduled_before_the_api_server_lets_its_pods_pass(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, minimum: int
+) -> None:
+    """Whose binding is refused is told so, by whom and why; a retry changes no status."""
+    monkeypatch.setattr(status_writer, "GROUP_SPACING_SECONDS", 0.3)
+    monkeypatch.setattr(status_writer, "POD_SPACING_SECONDS", 0.05)
+    picture = f"node n1 cpu=4\nqueue default\njob default/a min={minimum} cpu=1 - -"
+    refusals = {"/a-1/binding": [403] * 3}
+    async with worlds.world(serve, picture, answers=refusals) as made:
+        await worlds.until(lambda: made.bound()["a-1"] == 3)
+        await worlds.until(lambda: made.bound()["a-1"] == 4)
+        made.show(*pictures.documents(picture.replace("- -", "n1 n1"))[-2:])
+        await worlds.until(lambda: "'Scheduled'" in str(made.statuses("a")))
+        await worlds.rest(made)
+        told = [
+            body["status"]["conditions"][0]
+            for _, path, body in made.calls
+            if path.endswith("/pods/a-1/status")
+        ]
+        conditions = [
+            {each["type"]: each for each in status["conditions"]}
+            for status in made.statuses("a")
+            if "conditions" in status
+        ]
+    message = "the API server refused to bind the pod to n1: no"
+    assert [(each["reason"], each["message"]) for each in told] == [("SchedulerError", message)]
+    if minimum == 1:
+        assert [sorted(each) for each in conditions] == [["Scheduled"]]
+        return
+    first, last = conditions[0], conditions[-1]
+    assert first["Unschedulable"]["message"] == (
+        "the API server refused to bind pod default/a-1 to n1: no"
+    )
+    assert "Scheduled" not in first
+    assert (last["Scheduled"]["status"], last["Unschedulable"]["status"]) == ("True", "False")
+    assert len(conditions) == 2
+
+
+def test_other_failures_say_nothing() -> None:
+    """They pass by themselves."""
+    known = refused_binds.RefusedBinds()
+    for verdict in set(binder.BindResult) - {REFUSED}:
+        assert not known.take(replace(outcome("a-0"), verdict=verdict))
+    assert known.current(everybody) == {}
