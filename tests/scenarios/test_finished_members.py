@@ -63,3 +63,16 @@ def test_others_may_have_what_finished_members_need_no_more() -> None:
         """
     result = cycle(picture, finished=6)
     assert len(result.binds) == 8
+
+
+@pytest.mark.parametrize("volcano", [False, True])
+def test_nothing_is_kept_for_a_group_that_runs_by_its_phase_only(volcano: bool) -> None:
+    """With a minMember of 0 no pod is missing, and it has no admission that could expire."""
+    picture = """
+        node  n1 cpu=2
+        queue q
+        job   q/idle min=0 phase=Running minresources=cpu:2 select=none=such -*2
+        job   q/next min=2 phase=Pending minresources=cpu:2 -*2
+        """
+    more = {"compatibility": "volcano"} if volcano else {}
+    assert len(cycle(picture, 0, **more).binds) == (0 if volcano else 2)

@@ -224,10 +224,14 @@ class Enqueue(contracts.Action[working.Session]):
         state.phase = jobs.Phase.PENDING
 
     def _review_running(self, session: working.Session) -> None:
-        """Promise nothing more to running groups that ask for more than they can ever have."""
+        """Promise nothing more to running groups that ask for more than they can ever have.
+
+        Nor to groups without a pod that holds anything, which is enough for a minMember of 0.
+        """
         for state in session.job_states.values():
             if state.phase is jobs.Phase.RUNNING and inqueue_resources.lacks(state.job):
-                state.owed = not self._is_excessive(session, state)
+                holding = any(state.counts[status] for status in jobs.HOLDING)
+                state.owed = holding and not self._is_excessive(session, state)
 
     def _is_excessive(self, session: working.Session, state: job_state.JobState) -> bool:
         """Whether the group requires more than its queue can ever have in this cluster.
