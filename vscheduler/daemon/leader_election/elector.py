@@ -16,6 +16,11 @@ from vscheduler.cluster.http import connection
 from vscheduler.daemon.leader_election import api, election_settings, state_machine
 from vscheduler.mirror import statuses
 
+RELEASES_MAX = 2
+"""How often the release of a Lease is tried: once more after a conflict."""
+
+CONFLICT = connection.Conflict.__name__.lower()
+
 
 class Transport(Protocol):
     """Access to the Leases of a namespace, implemented by cluster.leases.Leases."""
@@ -264,9 +269,8 @@ class Elector:
         )
         self._trouble = self._trouble.without({"get"} if stored is None else {"get", "create"})
 
-    async def _write(
-        self, transport: Transport, write: state_machine.Write, sent_at: float
-    ) -> None:
+    async def _write(self, transport: Transport, write: state_machine.Write, sent_at: float) -> str:
+        """Make the write; return `done`, or the name of an error."""
         timing, now = self._terms.timing, self._terms.clock
         self._state = state_machine.attempted(self._state, write, sent_at=sent_at)
         create = write.over is None
@@ -292,11 +296,13 @@ class Elector:
             self._trouble = _Trouble()
         if self._term is not None and not self._resigning:
             self._outlets.renewed(self._lease, now() - sent_at, outcome)
+        return outcome
 
     async def _give_back(self, transport: Transport) -> None:
-        """Try once to release the Lease, including a Lease taken a moment ago.
+        """Try to release the Lease, including a Lease taken a moment ago.
 
-        Read the Lease first if necessary.
+        Read the Lease first if necessary. After a conflict, try once more if somebody has only
+        edited the Lease: otherwise, others would wait until it expires.
         """
         terms = self._terms
         if self._state.own is None and not self._state.attempts:
@@ -304,12 +310,13 @@ class Elector:
         self._leaving = True
         if self._term is not None:
             self._term.end()
-        write = state_machine.given_back(self._state, wall_time=terms.wall_time())
-        if write is None:
-            await self._look(transport, terms.clock())
+        for _ in range(RELEASES_MAX):
             write = state_machine.given_back(self._state, wall_time=terms.wall_time())
-        if write is not None:
-            await self._write(transport, write, terms.clock())
+            if write is None:
+                await self._look(transport, terms.clock())
+                write = state_machine.given_back(self._state, wall_time=terms.wall_time())
+            if write is None or await self._write(transport, write, terms.clock()) != CONFLICT:
+                break
         self._report()
 
     def _report(self) -> None:

@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -336,6 +337,30 @@ async def test_who_does_not_know_looks_before_it_gives_back(leader: lease_bench.
     await leader.candidate.stand(leader.store)
     assert leader.store.calls[-2:] == ["get", "update"]
     assert leader.store.holder(lease_bench.LEASE) == ""
+
+
+@pytest.mark.parametrize(
+    ("edits", "holder", "left"), [(1, "we", ""), (2, "we", "we"), (1, "they", "they")]
+)
+async def test_a_lease_that_was_edited_right_before_is_given_back_all_the_same(
+    leader: lease_bench.Bench, monkeypatch: pytest.MonkeyPatch, edits: int, holder: str, left: str
+) -> None:
+    """Unless others have it by now, or somebody doesn't stop."""
+    store, todo, write = leader.store, [1] * edits, leader.store.replace
+
+    async def edited(
+        over: lease_records.Stored, record: lease_records.Record
+    ) -> lease_records.Stored:
+        if todo:
+            changed = replace(over.record, holder=holder, renewed=f"edit {todo.pop()}")
+            store.put(lease_bench.LEASE, changed)
+        return await write(over, record)
+
+    monkeypatch.setattr(store, "replace", edited)
+    leader.candidate.resign()
+    await leader.candidate.stand(store)
+    assert store.holder(lease_bench.LEASE) == left
+    assert not leader.status.leads
 
 
 async def test_a_server_that_is_away_gets_one_try(leader: lease_bench.Bench) -> None:
