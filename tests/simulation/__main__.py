@@ -21,7 +21,7 @@ from tests.simulation.kernel import core, patching
 LAST = 40
 """How many of the last log lines and writes a failure shows."""
 RULE = "broken: "
-TURNED = ("nodes", "jobs", "job_seconds", "pauses", "often", "workers", "lease_seconds")
+TURNED = ("nodes", "jobs", "job_seconds", "pauses", "often", "workers", "lease_seconds", "denied")
 """Knobs that are turned by hand."""
 
 
@@ -63,6 +63,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--pauses", type=float, help="0.3: people are three times as restless")
     parser.add_argument("--workers", type=int, help="how many calls the daemon makes at once")
     parser.add_argument("--lease-seconds", type=float, help="how often a Lease is touched by hand")
+    parser.add_argument("--denied", type=float, help="the part of the pods whose binds are denied")
     parser.add_argument("--fault", action="append", help="only this fault; may be given again")
     parser.add_argument("--quiet", action="store_true", help="without any fault")
     parser.add_argument("--without", action="append", default=[], help="a fault or an actor")

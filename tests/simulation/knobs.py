@@ -16,6 +16,9 @@ FEW_FAULTS = 4
 PAUSES = (6.0, 20.0, 60.0)
 """Mean seconds between two strikes of any of the faults, if few kinds strike."""
 
+DENIED_MANY = 0.2
+"""So many that gangs which start in part are no rare event."""
+
 WORKERS_FEW = 2
 """So few calls at once that others wait whenever a fault strikes."""
 
@@ -32,6 +35,8 @@ class Knobs:
     """Pauses of editors, tenants and accidents are so many times as long."""
     lease_seconds: float = actors.LEASE_SECONDS
     """How often somebody touches a Lease by hand."""
+    denied: float = actors.DENIED_PART
+    """The part of the pods whose bindings an admission policy denies for a while."""
     workers: int = application.WORKERS
     """How many calls the daemon makes at once."""
     faults: tuple[str, ...] = field(default=tuple(faults.KINDS))
@@ -56,4 +61,5 @@ def draw(seed: str) -> Knobs:
         faults=kinds,
         often=often,
         lease_seconds=chance.choice((60.0, actors.LEASE_SECONDS)),
+        denied=chance.choice((actors.DENIED_PART, actors.DENIED_PART, DENIED_MANY)),
     )

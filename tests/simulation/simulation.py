@@ -95,6 +95,7 @@ class Simulation:
                 job_seconds=turned.job_seconds,
                 quiet=turned.pauses,
                 lease_seconds=turned.lease_seconds,
+                denied=turned.denied,
                 schedulers=(SCHEDULER,),
                 without=options.without,
             ),

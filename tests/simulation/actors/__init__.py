@@ -8,6 +8,13 @@ Layers: world > launchers, editors, tenants, nodes, controllers, cleaning, binde
 informers, objects > base.
 """
 
-from tests.simulation.actors.world import LEASE_SECONDS, RESTLESS, Scale, World, populate
+from tests.simulation.actors.world import (
+    DENIED_PART,
+    LEASE_SECONDS,
+    RESTLESS,
+    Scale,
+    World,
+    populate,
+)
 
-__all__ = ["LEASE_SECONDS", "RESTLESS", "Scale", "World", "populate"]
+__all__ = ["DENIED_PART", "LEASE_SECONDS", "RESTLESS", "Scale", "World", "populate"]

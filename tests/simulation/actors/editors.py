@@ -15,7 +15,6 @@ from tests.simulation.judges import objects as reading
 LEASE_NAMESPACE = "volcano-system"
 RETURNS = 2.0
 """Services a second that return after the daemon has decided to delete their PodGroup."""
-UNBINDABLE_PART = 0.02
 """The part of the pods of gangs that an admission policy keeps from their nodes."""
 MOMENT_SECONDS = 0.01
 MERCY_SECONDS = 600.0
@@ -152,10 +151,18 @@ class BindingPolicy(Actor):
     restless = True
 
     def __init__(
-        self, client: Client, clock: Clock, chance: random.Random, *, around: Tenancy
+        self,
+        client: Client,
+        clock: Clock,
+        chance: random.Random,
+        *,
+        around: Tenancy,
+        part: float,
     ) -> None:
+        """`part` is the part of all pods of groups that are denied."""
         super().__init__(client, clock, chance)
         self._store = around.store
+        self._part = part
         around.store.on("pods", self._changed)
 
     def stop(self) -> None:
@@ -169,7 +176,7 @@ class BindingPolicy(Actor):
     def _changed(self, before: Object | None, after: Object | None) -> None:
         if before is not None or after is None or not self.active:
             return
-        if reading.group_of(after) is not None and self.chance.random() < UNBINDABLE_PART:
+        if reading.group_of(after) is not None and self.chance.random() < self._part:
             pod = after
             self.later(MOMENT_SECONDS, lambda: self._label(pod, "true"))
             seconds = self.chance.uniform(20, 400)

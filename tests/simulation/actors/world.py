@@ -59,6 +59,7 @@ RESTLESS = (
 """Names of the units that stop when the world is to calm down."""
 
 LEASE_SECONDS = 900.0
+DENIED_PART = 0.02
 """How often somebody touches a Lease."""
 
 
@@ -78,6 +79,8 @@ class Scale:
     """How often users look after their workloads."""
     lease_seconds: float = LEASE_SECONDS
     """How often somebody touches a Lease by hand."""
+    denied: float = DENIED_PART
+    """The part of the pods whose bindings are denied for a while."""
     quiet: float = 1.0
     """Pauses between the habits of editors, tenants and accidents are so many times as long."""
     without: Collection[str] = ()
@@ -141,7 +144,7 @@ def populate(server: ApiServer, clock: Clock, chance: random.Random, scale: Scal
     for name, editor, every in EDITORS:
         world.add(name, editor, every=every * scale.quiet, around=around)
     world.add("returner", editors.Returner, around=around)
-    world.add("binding-policy", editors.BindingPolicy, around=around)
+    world.add("binding-policy", editors.BindingPolicy, around=around, part=scale.denied)
     leases = [*scale.schedulers, CONTROLLERS_LEASE]
     every = scale.lease_seconds * scale.quiet
     world.add("lease-meddler", editors.LeaseMeddler, every=every, around=around, leases=leases)
