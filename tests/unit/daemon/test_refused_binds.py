@@ -99,3 +99,20 @@ def test_other_failures_say_nothing() -> None:
     for verdict in set(binder.BindResult) - {REFUSED}:
         assert not known.take(replace(outcome("a-0"), verdict=verdict))
     assert known.current(everybody) == {}
+
+
+async def test_another_refusal_is_told_during_the_pause(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing else makes a cycle then."""
+    monkeypatch.setattr(status_writer, "POD_SPACING_SECONDS", 0.05)
+    picture = "node n1 cpu=4\nqueue default\njob default/a min=1 cpu=1 -"
+    pace = replace(worlds.PACE, retry_seconds=60.0)
+    async with worlds.world(serve, picture, pace=pace, answers={"/binding": [403] * 9}) as made:
+        await worlds.until(lambda: made.bound()["a-0"] == 2)
+        await worlds.rest(made)
+        ((task,),) = (job.tasks for job in made.mirror.snapshot(0.0).jobs)
+        bind = decisions.Bind(task=task, node="n1")
+        made.loop.take(binder.Outcome(bind=bind, verdict=REFUSED, message="another"))
+        await worlds.until(lambda: "bind the pod to n1: another" in str(made.calls))
+        assert made.bound()["a-0"] == 2

@@ -1,4 +1,5 @@
 import asyncio
+import functools
 import threading
 import time
 from collections import Counter
@@ -205,6 +206,16 @@ async def test_a_change_between_two_parts_of_a_round_is_seen_by_all(serve: Serve
         made.show(pictures.documents(later)[0])
         seen.set()
         await worlds.until(lambda: made.bound() == {"a-0": 1})
+
+
+async def test_a_bind_that_the_watch_never_shows_is_sent_again(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once the assumption has expired, by the clock on which it began."""
+    shorter = functools.partial(state.Options, assume_seconds=0.1)
+    monkeypatch.setattr(state, "Options", shorter)
+    async with worlds.world(serve, "node n1 cpu=4\nqueue default\njob default/a -") as made:
+        await worlds.until(lambda: made.bound()["a-0"] == 2)
 
 
 @pytest.mark.parametrize("code", [403, 422])
