@@ -31,8 +31,8 @@ STRANGERS = {
     "--all", "--all-namespaces", "--for", "--replicas", "--timeout", "--type",  # kubectl
     "--directory", "--keep", "--nodes", "--with-scheduler",  # python -m vscheduler.sandbox
     "--at-length", "--lease-timing",  # pytest, of this repository
-    "--calm", "--fault", "--hours", "--job-seconds", "--jobs", "--lease-seconds", "--often",
-    "--pauses", "--shrink", "--usual", "--workers",  # python -m tests.simulation
+    "--calm", "--denied", "--fault", "--hours", "--job-seconds", "--jobs", "--lease-seconds",
+    "--often", "--pauses", "--shrink", "--usual", "--workers",  # python -m tests.simulation
     "--crds", "--kubelets", "--peer", "--peer-name", "--peer-without-groups", "--rest",
     "--restart", "--runs",  # make bench
     "--attempts", "--gangs", "--packing",  # make bench-gangs
