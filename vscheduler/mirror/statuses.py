@@ -211,13 +211,12 @@ def pod_words(
 
     All waiting pods of a group get the group's reason; unusable pods, and pods whose binds were
     refused, get their own. Gated pods are left out, for the API server has already set their
-    condition. Callers drop repetitions, and withheld pods whose condition gives no reason.
+    condition. Callers drop repetitions.
     """
-    waiting = status.unplaced or status.withheld
-    if waiting and status.reason is not None:
+    if status.unplaced and status.reason is not None:
         code, message = status.reason.code, wording.sentence(status.reason)
         words = ReasonAndMessage(topic=str(code), reason=pod_reason(status.reason), message=message)
-        for task in waiting:
+        for task in status.unplaced:
             yield task, words
     for refused in status.refused_binds:
         message = wording.bind_refused(refused)

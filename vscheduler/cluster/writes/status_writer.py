@@ -8,7 +8,7 @@ patch is computed again from the newest object.
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
@@ -248,10 +248,10 @@ class StatusWriter:
             self._recorder.notify(notice)
 
     def _offer_reasons(self, status: decisions.GroupStatus) -> None:
-        withheld = {task.uid for task in status.withheld}
+        outdated = tuple(task for task in status.withheld if self._was_told(task.uid))
+        if outdated:
+            status = replace(status, unplaced=outdated)
         for pod, words in statuses.pod_words(status):
-            if pod.uid in withheld and not self._was_told(pod.uid):
-                continue
             # What was last written is offered again while an older write is still to come.
             if self._pod_reasons.get(pod.uid) != words or self._pod_writes.is_busy(pod.uid):
                 self._pod_writes.offer(pod.uid, partial(self._write_reason, pod, words))
