@@ -1,5 +1,6 @@
 """Random gang problems as manifests."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from tests.properties import gang_problems
@@ -11,12 +12,13 @@ def documents(world: gang_problems.World) -> list[dict[str, Any]]:
     """Return the manifests of the world: amounts in cores, Gi and GPUs."""
     return [
         *(_node(row, node) for row, node in enumerate(world.nodes)),
+        *([] if world.queue is None else [_queue(world.queue)]),
         {
             "apiVersion": "scheduling.volcano.sh/v1beta1",
             "kind": "PodGroup",
             "metadata": {"name": "g", "namespace": "default"},
             "spec": {
-                "queue": "default",
+                "queue": "default" if world.queue is None else "limited",
                 "minMember": world.least,
                 "minTaskMember": {f"k{kind}": least for kind, least in world.roles.items()},
             },
@@ -27,6 +29,18 @@ def documents(world: gang_problems.World) -> list[dict[str, Any]]:
             for number in range(pods.count)
         ),
     ]
+
+
+def _queue(most: Sequence[int]) -> dict[str, Any]:
+    cpu, memory, gpus = most
+    return {
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "Queue",
+        "metadata": {"name": "limited"},
+        "spec": {
+            "capability": {"cpu": str(cpu), "memory": f"{memory}Gi", "nvidia.com/gpu": str(gpus)}
+        },
+    }
 
 
 def _node(row: int, node: gang_problems.Node) -> dict[str, Any]:

@@ -51,6 +51,8 @@ class World:
     """So many pods are needed in all."""
     roles: dict[int, int] = field(default_factory=dict)
     """By kind, the least number needed."""
+    queue: list[int] | None = None
+    """What the queue lets all pods ask for together."""
 
     def size(self) -> int:
         """Return the number of pods."""
@@ -71,10 +73,20 @@ def takes(world: World, placed: Placed, kind: int, row: int) -> bool:
     pods, node = world.pods[kind], world.nodes[row]
     return (
         pods.disk in ("", node.disk)
+        and _queue_lets(world, placed, kind)
         and _has_room(world, placed, kind, row)
         and not any(_repels(world, kind, row, other, at) for other, at in placed)
         and (not pods.near_by or _is_near(world, placed, kind, row))
         and (not pods.spread_by or _is_spread(world, placed, kind, row))
+    )
+
+
+def _queue_lets(world: World, placed: Placed, kind: int) -> bool:
+    asked = world.pods[kind].request
+    return world.queue is None or all(
+        not asked[resource]
+        or sum(world.pods[each].request[resource] for each, _ in [*placed, (kind, 0)]) <= most
+        for resource, most in enumerate(world.queue)
     )
 
 
@@ -229,6 +241,7 @@ def given(world: World) -> problem.Problem:
         ),
         free=np.array([node.free for node in world.nodes], dtype=np.int64),
         requirements=tuple(requirements),
+        queue_room=None if world.queue is None else np.array(world.queue, dtype=np.int64),
         apart=tuple(apart),
         near=tuple(near),
         spread=tuple(spread),
@@ -273,6 +286,20 @@ def draw(chance: random.Random, *, pods: int, nodes: int, rich: bool) -> World:
         kind = chance.randrange(kinds)
         world.roles = {kind: chance.randint(1, world.pods[kind].count)}
         world.least = max(world.least, *world.roles.values())  # else roles have no minimum
+    return world
+
+
+def limit(chance: random.Random, world: World) -> World:
+    """Let the queue have some of the pods, of which fewer are needed."""
+    kinds = range(len(world.pods))
+    world.least = chance.randint(1, world.size())
+    world.roles = {
+        kind: chance.randint(1, world.pods[kind].count) for kind in kinds if chance.random() < 0.3
+    }
+    world.least = max(world.least, sum(world.roles.values()))
+    wanted = [sum(pods.count * pods.request[each] for pods in world.pods) for each in range(3)]
+    part = chance.uniform(0.4, 1.0)
+    world.queue = [int(amount * part * chance.choice((1, 1, 1.3))) for amount in wanted]
     return world
 
 

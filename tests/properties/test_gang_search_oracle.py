@@ -1,7 +1,8 @@
 """The search for whole gangs, against an oracle that tries everything."""
 
 import random
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 import pytest
@@ -12,7 +13,13 @@ from vscheduler.core.model import decisions
 from vscheduler.core.placement.gang_search import attempt, problem, search
 from vscheduler.simulator import run
 
-SHAPES = {"sizes and selectors": False, "rules between pods": True}
+SHAPES = {
+    "sizes and selectors": (False, False),
+    "rules between pods": (True, False),
+    "limits of the queue": (False, True),
+    "limits and rules": (True, True),
+}
+"""Whether there are rules between pods, and limits of the queue."""
 TIMES = 1000
 STEPS = 1000
 
@@ -20,12 +27,17 @@ STEPS = 1000
 @pytest.fixture(params=SHAPES)
 def worlds(request: pytest.FixtureRequest) -> Iterator[gang_problems.World]:
     """Random worlds of one shape: 2 to 7 pods, 2 to 4 nodes."""
-    return (
-        gang_problems.draw(chance, pods=chance.randint(2, 7), nodes=chance.randint(2, 4), rich=rich)
-        for rich in [SHAPES[request.param]]
-        for number in range(round(TIMES * clusters.EXAMPLES_SHARE))
-        for chance in [random.Random(f"{request.param}/{number}")]
-    )
+    return drawn(request.param)
+
+
+def drawn(shape: str) -> Iterator[gang_problems.World]:
+    """Draw the worlds of a shape."""
+    rich, limited = SHAPES[shape]
+    for number in range(round(TIMES * clusters.EXAMPLES_SHARE)):
+        chance = random.Random(f"{shape}/{number}")
+        size = {"pods": chance.randint(2, 7), "nodes": chance.randint(2, 4)}
+        world = gang_problems.draw(chance, **size, rich=rich)
+        yield gang_problems.limit(chance, world) if limited else world
 
 
 def without(world: gang_problems.World, counts: tuple[int, ...]) -> gang_problems.World:
@@ -54,7 +66,8 @@ def test_a_proof_names_pods_that_do_not_fit_together(
             continue
         found = search.Proof(given, None).find()
         helped = any(each.near_by for each in world.pods)  # without the others, some fit nowhere
-        assert bool(found.counts) != (helped or world.least < world.size())
+        some = world.least < world.size() or world.queue is not None
+        assert bool(found.counts) != (helped or some)
         if not found.counts:
             continue
         named += 1
@@ -64,14 +77,16 @@ def test_a_proof_names_pods_that_do_not_fit_together(
             if count:
                 fewer = (*found.counts[:kind], count - 1, *found.counts[kind + 1 :])
                 assert gang_problems.fits(without(world, fewer)), world
-    assert named
+    assert named or world.queue is not None
 
 
 def test_simulate_binds_a_gang_if_it_fits(worlds: Iterator[gang_problems.World]) -> None:
     """From manifests, with the default budget, what the oracle places starts in one cycle."""
-    tiers = running.tiers("priority gang | predicates nodeorder binpack")
-    configured, proofs = running.policy_of({"actions": "allocate", "tiers": tiers}), 0
+    codes, proofs = Counter[decisions.ReasonCode](), 0
     for world in worlds:
+        plugins = "predicates nodeorder binpack" + (" capacity" if world.queue else "")
+        tiers = running.tiers(f"priority gang | {plugins}")
+        configured = running.policy_of({"actions": "allocate", "tiers": tiers})
         outcome = run.simulate(gang_manifests.documents(world), configured, run.Options())
         assert outcome.problems == ()
         fits = gang_problems.fits(world)
@@ -82,9 +97,26 @@ def test_simulate_binds_a_gang_if_it_fits(worlds: Iterator[gang_problems.World])
             assert reason is not None
             proofs += reason.proof is not None
             assert reason.proof is None or reason.proof.proved, world
-            codes = (decisions.ReasonCode.NO_ROOM, decisions.ReasonCode.NEVER_FITS)
-            assert reason.code in codes, reason
+            codes[reason.code] += 1
+            assert reason.code in expected(world), (world, reason)
     assert proofs
+    assert codes[decisions.ReasonCode.NO_ROOM]
+    assert bool(codes[decisions.ReasonCode.QUEUE_OVER_SHARE]) == (world.queue is not None)
+
+
+def expected(world: gang_problems.World) -> Collection[decisions.ReasonCode]:
+    """Why a gang that doesn't fit may be said to wait: for its queue, if that is in the way."""
+    about_nodes = {decisions.ReasonCode.NO_ROOM, decisions.ReasonCode.NEVER_FITS}
+    over_share = {decisions.ReasonCode.QUEUE_OVER_SHARE}
+    if world.queue is None:
+        return about_nodes
+    if world.least == world.size():  # then it is enough that the queue may not have any one of them
+        return about_nodes | over_share
+    anywhere = gang_problems.Node(free=[10**6] * 3, zone=0, disk="")
+    pods = [gang_problems.Pods(count=each.count, request=each.request) for each in world.pods]
+    if gang_problems.fits(replace(world, nodes=[anywhere], pods=pods)):
+        return about_nodes
+    return over_share if gang_problems.fits(replace(world, queue=None)) else about_nodes
 
 
 @pytest.mark.parametrize(

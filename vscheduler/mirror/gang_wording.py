@@ -12,6 +12,8 @@ def shown(proof: decisions.GangProof) -> list[str]:
     if not proof.proved:
         tried = f" in {proof.steps} attempts to place a pod" if proof.steps else ""
         return [f"no place was found for all at once{tried}"]
+    if proof.limited:
+        return ["no choice of pods that the queue may have finds room at once"]
     if not proof.blocking:
         return ["no choice of nodes has room for all at once"]
     if len(proof.blocking) == 1:

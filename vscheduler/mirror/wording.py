@@ -222,6 +222,8 @@ def _asks(reason: decisions.Reason) -> str:
 
 def _queue_over_share(reason: decisions.Reason) -> str:
     asked = phrases.request(reason.request)
+    if not reason.shortages and reason.proof:
+        return f"queue {reason.queue} may not have enough pods of this gang at once"
     if not reason.shortages:
         return f"queue {reason.queue} has had its share; this pod needs {asked}"
     lacking = {each.resource: each.requested for each in reason.shortages}
@@ -232,6 +234,9 @@ def _queue_over_share(reason: decisions.Reason) -> str:
     owner = reason.shortages[0].owner
     limit = "may have" if owner else "deserves"
     state = f"queue {owner or reason.queue} has {_shortages(reason, limit)}"
+    if reason.proof:  # whichever pods of the gang are chosen
+        least = phrases.listed([phrases.quantity(name, value) for name, value in lacking.items()])
+        return f"{state}; the smallest pods that this gang can start with need {least}"
     if 0 < reason.placed < reason.minimum:  # the figure includes the pods already placed
         needs = phrases.pods(reason.minimum)
         return f"needs {needs}; with {reason.placed} of them {state}; the next one needs {asked}"

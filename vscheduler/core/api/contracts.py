@@ -303,6 +303,12 @@ class Hooks(Protocol):
     def allocatable(self, queue: queues.Queue, task: jobs.Task) -> bool | None:
         """[Allocatable; all] May this task be allocated to the queue?"""
 
+    def queue_limits(self, queue: queues.Queue, task: jobs.Task) -> Sequence[decisions.QueueLimit]:
+        """[-; all] The limits that `allocatable` knows, also of resources for which the
+        task doesn't ask. If several of one gang's pods can be chosen, those are placed that keep
+        within these limits together. A plugin with `allocatable` alone refuses pods one by one.
+        """
+
     def preemptive(self, queue: queues.Queue, tasks: Sequence[jobs.Task]) -> bool | None:
         """[Preemptive; all] Does the queue's share cover the request of these tasks, on top of what
         the queue has, so that pods may be evicted for the tasks?

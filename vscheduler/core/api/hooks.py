@@ -57,6 +57,7 @@ HOOKS: Mapping[str, Hook] = {
     "job_enqueued": Hook("JobEnqueued", "enableJobEnqueued", Combine.EVERY),
     "overused": Hook("Overused", "enabledOverused", Combine.ANY, closed=True),
     "allocatable": Hook("Allocatable", "enabledAllocatable", Combine.ALL, closed=True),
+    "queue_limits": Hook("", "enabledAllocatable", Combine.EVERY),
     "preemptive": Hook("Preemptive", "enablePreemptive", Combine.ALL, closed=True),
     "preemptable": Hook("Preemptable", "enablePreemptable", Combine.VICTIMS, closed=True),
     "reclaimable": Hook("Reclaimable", "enableReclaimable", Combine.VICTIMS, closed=True),

@@ -175,6 +175,23 @@ class QueueAttributes:
         ]
         return max(parts, default=0.0)
 
+    def limits(
+        self, names: Sequence[str], queue: str, *, nominated: bool
+    ) -> list[decisions.QueueLimit]:
+        """Return what is left of the share, or of what the queue may have for nominated pods."""
+        most = self.nominated_limit if nominated else self.limit
+        return [
+            decisions.QueueLimit(
+                resource=name,
+                room=most[column] - self.allocated[column],
+                allocated=self.allocated[column],
+                limit=self.deserved[column],
+                owner=queue if most[column] >= self.ceiling[column] else "",
+            )
+            for column, name in enumerate(names)
+            if most[column] < math.inf
+        ]
+
 
 def share_after(
     column: int,

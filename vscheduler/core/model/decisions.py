@@ -127,6 +127,20 @@ class Shortage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class QueueLimit:
+    """A limit for the sum of what a queue's pods ask for, wherever the pods are."""
+
+    resource: str
+    room: float
+    """How much more pods may ask for in all."""
+    allocated: float
+    """What the queue has, and below, what it may have: the figures shown to users."""
+    limit: float
+    owner: str = ""
+    """The queue whose capability is the limit. Empty when it is the queue's deserved share."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AdmissionFailure:
     """Why a PodGroup is not admitted: a plugin's vote against admission, with numbers."""
 
@@ -190,6 +204,8 @@ class GangProof:
     some of its pods, and no other choice of them fits, either."""
     irreducible: bool = False
     """Whether these pods would fit with any one of them left out."""
+    limited: bool = False
+    """Whether only choices of pods count that the queue may have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -198,6 +198,12 @@ class GangSearch:
     """By kind of pod, how many pods don't fit together; empty if unknown."""
     irreducible: bool = False
     """Whether any one of these pods is one too many."""
+    over_limit: bool = False
+    """Whether the queue may not have enough of the pods, wherever they are. If that is proved of
+    the nodes, too, it is proved without the limits of the queue."""
+    places: tuple[tuple[int, int], ...] = field(default=(), repr=False)
+    """Kinds and nodes that the search has found, where a plugin then refused a pod, or evictions
+    couldn't make room. They are tried again instead of a search."""
     failed: tuple[bytes, ...] = field(default=(), repr=False)
     """States that lead nowhere, from which the next cycle goes on."""
 

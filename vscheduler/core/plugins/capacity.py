@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from vscheduler.core.api import contracts, views
-from vscheduler.core.fair_share import inqueue_resources, queue_usage
+from vscheduler.core.fair_share import inqueue_resources, queue_limits, queue_usage
 from vscheduler.core.model import decisions, jobs, queues, resources
 
 DRA = "dynamic resource allocation"
@@ -159,6 +159,12 @@ class Capacity(contracts.Plugin):
             return False
         usage = self._usage_tree.usages[queue.name]
         return next(self._usage_tree.exceeded(usage, self._request(task)), None) is None
+
+    def queue_limits(self, queue: queues.Queue, task: jobs.Task) -> Sequence[decisions.QueueLimit]:
+        """Return the limits of queue and ancestors."""
+        del task
+        usage = self._usage_tree.usages[queue.name]
+        return tuple(queue_limits.of(usage, self._session.space.names))
 
     def shortages(self, queue: queues.Queue, task: jobs.Task) -> Sequence[decisions.Shortage]:
         """Return the resources of which the task would take a queue above its limit."""

@@ -127,6 +127,12 @@ class Proportion(contracts.Plugin):
                 return False
         return True
 
+    def queue_limits(self, queue: queues.Queue, task: jobs.Task) -> Sequence[decisions.QueueLimit]:
+        """Return what is left of the share, or of the capability."""
+        attributes, nominated = self._attributes_of(task.job), self._session.has_nomination(task)
+        names = self._session.space.names
+        return attributes.limits(names, queue.name, nominated=nominated)
+
     def preemptive(self, queue: queues.Queue, tasks: Sequence[jobs.Task]) -> bool:
         """Whether the queue is open and deserves these tasks, too (Volcano: PreemptiveFn)."""
         if not queue.open:

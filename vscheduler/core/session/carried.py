@@ -114,6 +114,11 @@ class GangSearches:
         kept = {place: each for place, each in self._before.items() if place[0] in without_turn}
         return dict(sorted((kept | self._now).items()))
 
+    def forget(self, job: jobs.JobId) -> None:
+        """Forget the searches for a job that has nodes now."""
+        for place in [place for place in self._now if place[0] == job]:
+            del self._now[place]
+
     def keep(self, place: snapshot.SearchPlace, search: snapshot.GangSearch) -> None:
         """Remember a search that found no nodes."""
         self._now[place] = search

@@ -10,6 +10,15 @@ from vscheduler.core.model import decisions, jobs, snapshot
 
 PRECEDENCE = {code: place for place, code in enumerate(decisions.ReasonCode)}
 
+ABOUT_PODS = frozenset(
+    {
+        decisions.ReasonCode.NEVER_FITS,
+        decisions.ReasonCode.QUEUE_OVER_SHARE,
+        decisions.ReasonCode.NO_ROOM,
+    }
+)
+"""Reasons that may be about one pod of a gang that could start without it."""
+
 
 class Decided:
     """The decisions of a cycle so far. A committed or held Statement adds decisions.
@@ -108,6 +117,12 @@ class JobReasons:
         known = self._by_job.get(job)
         if known is not None and known.code is decisions.ReasonCode.NO_ROOM:
             self._by_job[job] = dataclasses.replace(known, proof=proof)
+
+    def replace(self, job: jobs.JobId, reason: decisions.Reason) -> None:
+        """Record a reason for the whole job instead of what was noted about single pods."""
+        known = self._by_job.get(job)
+        if known is None or known.code in ABOUT_PODS:
+            self._by_job[job] = reason
 
     def forget(self, job: jobs.JobId) -> None:
         """Drop the reason of a job placed since."""

@@ -219,6 +219,30 @@ def note_share(
     session.reasons.note(turn.state.job.id, reason)
 
 
+def note_limit(
+    session: working.Session,
+    state: job_state.JobState,
+    proof: decisions.GangProof,
+    shortages: tuple[decisions.Shortage, ...],
+) -> None:
+    """Record that the queue may not have the minimum of the job, whichever pods are chosen."""
+    reason = of(state, decisions.ReasonCode.QUEUE_OVER_SHARE, shortages=shortages, proof=proof)
+    session.reasons.replace(state.job.id, reason)
+
+
+def note_no_choice(session: working.Session, state: job_state.JobState) -> None:
+    """Record that no choice of pods fits, if all that is known is that the queue may not have some.
+
+    It may have others.
+    """
+    known = session.reasons.by_job.get(state.job.id)
+    if known is not None and known.code is not decisions.ReasonCode.QUEUE_OVER_SHARE:
+        return
+    code = decisions.ReasonCode.NO_ROOM
+    numbers = {"tasks": state.valid_tasks, "nodes": session.layout.size}
+    session.reasons.replace(state.job.id, of(state, code, **numbers))
+
+
 def _task_without_node(session: working.Session, turn: JobTurn) -> jobs.Task | None:
     """Return a task of the job that no node could take even if empty, or None.
 

@@ -9,7 +9,7 @@ import numpy as np
 from vscheduler.core.api import contracts, views
 from vscheduler.core.model import jobs, pod_affinity, refusals, resources, snapshot
 from vscheduler.core.placement import nominated_pods
-from vscheduler.core.placement.gang_search import problem
+from vscheduler.core.placement.gang_search import limits, problem
 from vscheduler.core.placement.pod_affinity import filters
 from vscheduler.core.session import job_state
 from vscheduler.core.session import session as working
@@ -29,6 +29,8 @@ class Assembled:
     """The pods of each kind, in the order of their turns."""
     rows: problem.Ints
     """The node of each row of the problem."""
+    limits: limits.Limits
+    """What the queue lets the pods ask for."""
 
 
 def assemble(
@@ -50,19 +52,23 @@ def assemble(
     usable = np.array([each.usable for each in samples])
     free = np.min([each.free for each in samples], axis=0)
     rows = np.flatnonzero(usable.any(axis=0))
+    found = tuple(
+        problem.Kind(
+            count=len(each),
+            request=session.request(each[0]),
+            usable=usable[kind, rows],
+            scores=samples[kind].scores[rows],
+        )
+        for kind, each in enumerate(kinds)
+    )
+    of_queue = limits.Limits(session, (each[0] for each in kinds))
     whole = problem.Problem(
-        kinds=tuple(
-            problem.Kind(
-                count=len(each),
-                request=session.request(each[0]),
-                usable=usable[kind, rows],
-                scores=samples[kind].scores[rows],
-            )
-            for kind, each in enumerate(kinds)
-        ),
+        kinds=found,
         free=free[rows],
         requirements=requirements,
         sub_groups=sub_groups,
+        # Evictions may also give the queue more room.
+        queue_room=of_queue.room_for(found) if most is None else None,
         # Reservations for nominated pods depend on the priority of whoever asks, and the answers of
         # a plugin that doesn't declare what they depend on may depend on anything. Nodes that are
         # avoided for a while prove nothing.
@@ -74,7 +80,10 @@ def assemble(
         ),
     )
     return Assembled(
-        given=_Rules(session, samples, rows, later=later).add_to(whole), tasks=kinds, rows=rows
+        given=_Rules(session, samples, rows, later=later).add_to(whole),
+        tasks=kinds,
+        rows=rows,
+        limits=of_queue,
     )
 
 

@@ -1,12 +1,13 @@
 """Attempt: places a whole gang by the search, within a budget of steps and a statement."""
 
+import dataclasses
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from vscheduler.core.model import decisions, jobs, queues, resources, snapshot
 from vscheduler.core.placement import nominated_pods
 from vscheduler.core.placement.gang_search import assembly, problem, search
-from vscheduler.core.session import job_state, ordering, statement
+from vscheduler.core.session import job_state, ordering, reasons, statement
 from vscheduler.core.session import session as working
 
 Room = snapshot.SearchRoom
@@ -46,8 +47,13 @@ def place(
     attempt = Attempt(session, queue, state)
     if attempt.succeeds(trial):
         session.reasons.forget(state.job.id)
+        session.gang_searches.forget(state.job.id)
         return True
-    if attempt.proof is not None:
+    if attempt.proof is not None and attempt.over_limit:
+        reasons.note_limit(session, state, attempt.proof, attempt.shortages)
+    elif attempt.proof is not None:
+        if attempt.proof.proved:
+            reasons.note_no_choice(session, state)
         session.reasons.add_proof(state.job.id, attempt.proof)
     return False
 
@@ -107,6 +113,8 @@ class Attempt:
         self._session, self._queue, self._state = session, queue, state
         self.proof: decisions.GangProof | None = None
         """Why no nodes were found."""
+        self.over_limit: tuple[decisions.Shortage, ...] | None = None
+        """What the queue lacks, if it may not have enough of the pods, wherever they are."""
 
     def succeeds(self, trial: statement.Statement) -> bool:
         """Place the minimum on what is free, or else on what is being released; or place nothing.
@@ -122,6 +130,8 @@ class Attempt:
             places = self.find(tasks, room)
             if places is not None:
                 return self._place(trial, places)
+            if self.over_limit:
+                break
         return False
 
     def find(
@@ -155,6 +165,9 @@ class Attempt:
         fingerprint = _fingerprint(given)
         if known.fingerprint != fingerprint:
             known = snapshot.GangSearch(fingerprint=fingerprint, spent=known.spent)
+        if known.places:
+            searches.keep(place, known)
+            return known.places
         if known.finished:
             self._conclude(assembled, place, known)
             return None
@@ -165,15 +178,41 @@ class Attempt:
             self._continue_soon()
             self._conclude(assembled, place, known)
             return None
-        outcome = search.solve(given, allowed, known.failed if known.steps else None)
-        if isinstance(outcome.answer, problem.Found):
-            self._spend(outcome.steps * weight)
-            return outcome.answer.places
-        found = self._refused(given, known, outcome, allowed, weight)
+        found = self._search(given, known, allowed, weight)
+        if found.places:
+            searches.keep(place, found)
+            return found.places
         if not found.finished:
             self._continue_soon()
         self._conclude(assembled, place, found)
         return None
+
+    def _search(
+        self, given: problem.Problem, known: snapshot.GangSearch, allowed: int, weight: int
+    ) -> snapshot.GangSearch:
+        """Search, or go on, and return what is known then."""
+        over_limit = not known.steps and self._is_over_limit(given, allowed)
+        if over_limit:
+            # If the nodes are too small as well, that is the better reason.
+            given = dataclasses.replace(given, queue_room=None)
+            known = dataclasses.replace(known, over_limit=True)
+        outcome = search.solve(given, allowed, known.failed if known.steps else None)
+        if over_limit and not isinstance(outcome.answer, problem.Impossible):
+            self._spend(outcome.steps * weight)
+            return dataclasses.replace(known, finished=True)
+        if isinstance(outcome.answer, problem.Found):
+            self._spend(outcome.steps * weight)
+            # If all goes well, the job is placed, and nothing is remembered.
+            return dataclasses.replace(known, places=outcome.answer.places)
+        return self._refused(given, known, outcome, allowed, weight)
+
+    def _is_over_limit(self, given: problem.Problem, allowed: int) -> bool:
+        """Whether the queue may not have enough of the pods, whatever the nodes are."""
+        if given.queue_room is None:
+            return False
+        choice = search.solve(given.without_nodes(), allowed)
+        self._spend(choice.steps)
+        return isinstance(choice.answer, problem.Impossible)
 
     def _refused(
         self,
@@ -203,6 +242,7 @@ class Attempt:
             proved=proved,
             blocking=blocking.counts,
             irreducible=blocking.irreducible,
+            over_limit=known.over_limit,
             failed=() if proved else outcome.failed,
         )
 
@@ -222,16 +262,21 @@ class Attempt:
     ) -> None:
         """Remember a search without result."""
         self._session.gang_searches.keep(place, found)
-        if not (found.steps or found.proved):
+        self.over_limit = found.over_limit and not found.proved
+        if self.over_limit:
+            self.shortages = assembled.limits.shortages(assembled.given)
+        if not (found.steps or found.proved or self.over_limit):
             return
         self.proof = decisions.GangProof(
-            proved=found.proved,
+            proved=found.proved or self.over_limit,
             steps=found.steps,
             blocking=tuple(_blocking(assembled, found)),
             irreducible=found.irreducible,
+            limited=assembled.given.queue_room is not None
+            and not (found.over_limit and found.proved),
         )
 
-    def _place(self, trial: statement.Statement, places: Iterable[tuple[jobs.Task, int]]) -> bool:
+    def _place(self, trial: statement.Statement, places: Sequence[tuple[jobs.Task, int]]) -> bool:
         """Place the tasks there; place none if any filter or hook disagrees."""
         session, before = self._session, trial.checkpoint()
         for task, row in places:

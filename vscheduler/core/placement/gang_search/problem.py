@@ -14,6 +14,9 @@ from numpy.typing import NDArray
 Ints: TypeAlias = NDArray[np.int64]
 Flags: TypeAlias = NDArray[np.bool_]
 
+PLENTY = 2**62
+"""How much there is of what nothing limits."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Kind:
@@ -100,6 +103,9 @@ class Problem:
     """(N, R)."""
     requirements: tuple[Requirement, ...]
     sub_groups: tuple[SubGroups, ...] = ()
+    queue_room: Ints | None = None
+    """(R,), what the pods may ask for in all by the limits of their queue; None if they may all be
+    placed. A resource for which no placed pod asks doesn't matter."""
     apart: tuple[Apart, ...] = ()
     near: tuple[Near, ...] = ()
     spread: tuple[Spread, ...] = ()
@@ -132,6 +138,18 @@ class Problem:
             ),
         )
 
+    def without_nodes(self) -> "Problem":
+        """Return the problem of choosing pods that the queue may have, wherever they are."""
+        assert self.queue_room is not None
+        anywhere = np.ones(1, dtype=np.bool_)
+        return Problem(
+            kinds=tuple(replace(kind, usable=anywhere, scores=np.zeros(1)) for kind in self.kinds),
+            free=self.queue_room[np.newaxis],
+            requirements=self.requirements,
+            sub_groups=self.sub_groups,
+            queue_room=self.queue_room,
+        )
+
     def ordered(self) -> Flags:
         """Return the kinds (K,) for which it matters what was placed before them, or after."""
         flags = np.zeros(len(self.kinds), dtype=np.bool_)
@@ -145,6 +163,7 @@ class Problem:
         yield np.array(self.free.shape).tobytes()
         yield self.free.tobytes()
         yield repr((self.requirements, self.sub_groups, self.exact)).encode()
+        yield b"" if self.queue_room is None else self.queue_room.tobytes()
         for kind in self.kinds:
             yield str(kind.count).encode()
             yield kind.request.tobytes()

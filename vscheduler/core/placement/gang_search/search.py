@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vscheduler.core.placement.gang_search import bounds, problem, state
+from vscheduler.core.placement.gang_search import bounds, problem, queue_room, state
 
 CELLS_EACH_STEP = 256
 """Up to so many kinds times nodes, the bounds over several kinds are looked at in each step."""
@@ -45,6 +45,7 @@ class Search:
         self.failed: dict[bytes, None] = dict.fromkeys(failed)
         """States that lead nowhere, in the order in which that was found."""
         self._ordered = given.ordered()
+        self._queue = queue_room.QueueRoom(given)
         self._remembers = remembers(given)
         self._small = len(given.kinds) * given.free.shape[0] <= CELLS_EACH_STEP
         sizes = given.free.max(axis=0, initial=0)
@@ -119,6 +120,8 @@ class Search:
         if needed is None:
             return False
         now = self._state
+        if not self._queue.takes(now.placed, now.left):
+            return False
         places = now.prospects()
         if (needed > now.seats(places)).any():
             return False
@@ -171,6 +174,8 @@ class Search:
         # Where the order doesn't matter, any solution can begin with the scarcest kind.
         first = kinds[self._ordered[kinds]] if self._ordered[kinds[:1]].any() else kinds[:1]
         for kind in first.tolist():
+            if not self._queue.takes_one_more(kind, now.placed, now.left):
+                continue
             for row in self._by_preference(kind, now.candidates(kind)):
                 yield kind, row
         for kind in first.tolist():
@@ -246,7 +251,7 @@ class Proof:
         counts = [kind.count for kind in given.kinds]
         least = max((each.least for each in given.requirements), default=0)
         helped = given.near or any(rule.counted.sum() > 1 for rule in given.spread)
-        if sum(counts) != least or given.sub_groups or helped:
+        if sum(counts) != least or given.sub_groups or helped or given.queue_room is not None:
             return problem.Impossible()
         for kind in range(len(counts)):
             without = [*counts[:kind], 0, *counts[kind + 1 :]]

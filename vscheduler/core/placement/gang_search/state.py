@@ -8,8 +8,7 @@ import numpy as np
 from vscheduler.core.placement.gang_search import problem
 
 DIGEST_BYTES = 12
-PLENTY = 2**62
-"""How many pods fit as far as a resource decides for which they don't ask."""
+PLENTY = problem.PLENTY
 
 
 class State:

@@ -1,0 +1,48 @@
+"""All limits of a queue with owned amounts: its own, its ancestors', and guarantees of others.
+
+`QueueUsageTree.exceeded` asks the same for one pod; here the answer holds for any number of pods.
+"""
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+
+from vscheduler.core.fair_share import queue_usage
+from vscheduler.core.model import decisions
+
+
+def of(usage: queue_usage.QueueUsage, names: Sequence[str]) -> Iterator[decisions.QueueLimit]:
+    """Yield the limits that aren't infinite; the topmost queue's come last."""
+    for each in usage.line:
+        for column, name in enumerate(names):
+            if each.limit[column] < math.inf:
+                yield decisions.QueueLimit(
+                    resource=name,
+                    room=each.limit[column] - each.allocated[column],
+                    allocated=each.allocated[column],
+                    limit=each.limit[column],
+                    owner=each.name,
+                )
+    for column, name in enumerate(names):
+        yield from _beside_guarantees(usage, column, name)
+
+
+def _beside_guarantees(
+    usage: queue_usage.QueueUsage, column: int, name: str
+) -> Iterator[decisions.QueueLimit]:
+    """Yield the limits that guarantees of other queues set."""
+    unfelt = 0.0
+    for below, above in itertools.pairwise(usage.line):
+        # What is within a guarantee is counted at all ancestors already.
+        unfelt += below.held[column] - below.owned[column]
+        # The unused guarantees of others, a part of what the queues together own.
+        if above.owned[column] - unfelt > above.allocated[column]:
+            rest = max(0.0, above.space[column] - above.owned[column])
+            others = above.owned[column] - below.held[column]
+            yield decisions.QueueLimit(
+                resource=name,
+                room=unfelt + rest,
+                allocated=below.allocated[column],
+                limit=max(0.0, above.space[column] - others),
+                owner=below.name,
+            )

@@ -1,0 +1,66 @@
+"""Limits: what the queue of a gang lets its pods ask for in all."""
+
+import itertools
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from vscheduler.core.model import decisions, jobs
+from vscheduler.core.placement.gang_search import problem, queue_room
+from vscheduler.core.session import session as working
+
+ROUNDING = 1e-6
+"""Limits are sums of fractions, and amounts are whole."""
+
+
+class Limits:
+    """What plugins say of the queue of a gang; `pods` is one of each kind."""
+
+    def __init__(self, session: working.Session, pods: Iterable[jobs.Task]) -> None:
+        self._session = session
+        self._known: list[decisions.QueueLimit] = []
+        rooms = []
+        for pod in pods:
+            queue = session.queues[session.job_states[pod.job].job.queue]
+            answers = session.dispatch.every("queue_limits", queue, pod)
+            self._known = list(itertools.chain.from_iterable(each or () for each in answers))
+            rooms.append(self._room())
+        # Limits are wider for pods that have nominations. What a queue refuses to others, it also
+        # refuses when they are placed.
+        self._widest: problem.Ints = np.max(rooms, axis=0)
+
+    def room_for(self, kinds: Sequence[problem.Kind]) -> problem.Ints | None:
+        """Return what pods may ask for in all, (R,), or None if all of these may be placed."""
+        asked = sum((kind.request * kind.count for kind in kinds), self._session.space.zeros())
+        within = (asked <= self._widest) | (asked == 0)
+        return None if within.all() else self._widest
+
+    def shortages(self, given: problem.Problem) -> tuple[decisions.Shortage, ...]:
+        """Return the limits that the smallest pods which the gang needs exceed.
+
+        There may be none, if one limit suits some pods, and another limit others.
+        """
+        counts = np.array([kind.count for kind in given.kinds], dtype=np.int64)
+        least = queue_room.QueueRoom(given).least(np.zeros_like(counts), counts)
+        columns = self._session.space.columns
+        exceeded = [each for each in self._known if 0 < least[columns[each.resource]] > each.room]
+        # Of several queues, the topmost: queues below can't have more in any case.
+        found = {
+            each.resource: decisions.Shortage(
+                resource=each.resource,
+                requested=int(least[columns[each.resource]]),
+                allocated=each.allocated,
+                limit=each.limit,
+                owner=each.owner,
+            )
+            for each in exceeded
+            if each.owner == exceeded[-1].owner
+        }
+        return tuple(found[name] for name in sorted(found))
+
+    def _room(self) -> problem.Ints:
+        room = np.full(self._session.space.size, np.inf)
+        for each in self._known:
+            column = self._session.space.columns[each.resource]
+            room[column] = min(room[column], each.room)
+        return np.floor(np.clip(room, -problem.PLENTY, problem.PLENTY) + ROUNDING).astype(np.int64)
