@@ -1,5 +1,6 @@
 """Capacity in random trees: no limit is passed, no guarantee is used up, and undoing is exact."""
 
+import math
 import random
 from collections import Counter
 from dataclasses import dataclass
@@ -173,3 +174,19 @@ def _fill(world: World, job: jobs.Job) -> int:
         world.plugin.on_allocate(task)
         count += 1
     return count
+
+
+@pytest.mark.parametrize("flat", [False, True])
+@given(seed=strategies.integers(0, 2**32))
+@clusters.bounded(150)
+def test_limits_say_how_many_pods_the_queue_takes(flat: bool, seed: int) -> None:
+    """In any state: as many as are taken if they are tried one by one."""
+    chance = random.Random(seed)
+    made = world(chance, flat=flat)
+    for state in chance.sample(
+        list(made.session.job_states.values()), len(made.session.job_states)
+    ):
+        limits = made.plugin.queue_limits(made.session.queues[state.job.queue], state.job.tasks[0])
+        rooms = {each.room for each in limits if each.resource in (CPU, "pods")}
+        if not flat or chance.random() < 0.5:
+            assert _fill(made, state.job) == max(0, math.floor(min({50.0, *rooms})))
