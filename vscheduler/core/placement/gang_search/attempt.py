@@ -113,8 +113,10 @@ class Attempt:
         self._session, self._queue, self._state = session, queue, state
         self.proof: decisions.GangProof | None = None
         """Why no nodes were found."""
-        self.over_limit: tuple[decisions.Shortage, ...] | None = None
-        """What the queue lacks, if it may not have enough of the pods, wherever they are."""
+        self.over_limit = False
+        """Whether the queue may not have enough of the pods, wherever they are."""
+        self.shortages: tuple[decisions.Shortage, ...] = ()
+        """The limits of the queue that are in the way; empty if none is by itself."""
 
     def succeeds(self, trial: statement.Statement) -> bool:
         """Place the minimum on what is free, or else on what is being released; or place nothing.

@@ -63,4 +63,6 @@ class Limits:
         for each in self._known:
             column = self._session.space.columns[each.resource]
             room[column] = min(room[column], each.room)
-        return np.floor(np.clip(room, -problem.PLENTY, problem.PLENTY) + ROUNDING).astype(np.int64)
+        bounded = np.clip(room, -problem.PLENTY, problem.PLENTY)
+        whole: problem.Ints = np.floor(bounded + ROUNDING).astype(np.int64)
+        return whole
