@@ -50,7 +50,7 @@ def assemble(
     requirements, sub_groups = _requirements(state, kinds)
     samples = [_Sample(session, each[0], later=later, most=most) for each in kinds]
     usable = np.array([each.usable for each in samples])
-    free = np.min([each.free for each in samples], axis=0)
+    free: problem.Ints = np.max([each.free for each in samples], axis=0)
     rows = np.flatnonzero(usable.any(axis=0))
     found = tuple(
         problem.Kind(
@@ -58,6 +58,7 @@ def assemble(
             request=session.request(each[0]),
             usable=usable[kind, rows],
             scores=samples[kind].scores[rows],
+            reserved=_reserved(free[rows], samples[kind].free[rows]),
         )
         for kind, each in enumerate(kinds)
     )
@@ -136,6 +137,12 @@ def _requirements(
         ]
     )
     return tuple(found), tuple(each for each in policies if each.groups)
+
+
+def _reserved(free: problem.Ints, for_kind: problem.Ints) -> problem.Ints | None:
+    """Return what other pods of the gang may use, and pods of this kind may not."""
+    reserved: problem.Ints = free - for_kind
+    return reserved if reserved.any() else None
 
 
 class _Sample:

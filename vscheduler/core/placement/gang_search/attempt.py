@@ -99,7 +99,7 @@ def could_help(session: working.Session, state: job_state.JobState) -> bool:
     for limits in (pod_class.constraints for pod_class in job.classes):
         if limits.pod_affinity or limits.spread or len(limits.pod_anti_affinity) > 1:
             return True
-    if session.affinity_counts.nobody:
+    if session.affinity_counts.nobody and not session.nominated.anybody:
         return False
     return len({nominated_pods.likeness(session, task) for task in job.tasks}) > 1
 

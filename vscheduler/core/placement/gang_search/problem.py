@@ -29,6 +29,8 @@ class Kind:
     """Nodes (N,) that take such a pod, as far as free amounts and the rules below don't decide."""
     scores: NDArray[np.float64]
     """(N,), higher is better."""
+    reserved: Ints | None = None
+    """What of the free amounts is reserved against such pods, (N, R); None if nothing is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -168,6 +170,7 @@ class Problem:
             yield str(kind.count).encode()
             yield kind.request.tobytes()
             yield np.packbits(kind.usable).tobytes()
+            yield b"" if kind.reserved is None else kind.reserved.tobytes()
         rules: tuple[Apart | Near | Spread, ...] = (*self.apart, *self.near, *self.spread)
         for rule in rules:
             yield type(rule).__name__.encode()

@@ -45,6 +45,10 @@ class Search:
         self.failed: dict[bytes, None] = dict.fromkeys(failed)
         """States that lead nowhere, in the order in which that was found."""
         self._ordered = given.ordered()
+        # More is reserved against pods of lower priority. Once they are placed, others may use it.
+        self._open = -np.array(
+            [0.0 if each.reserved is None else each.reserved.sum() for each in given.kinds]
+        )
         self._queue = queue_room.QueueRoom(given)
         self._remembers = remembers(given)
         self._small = len(given.kinds) * given.free.shape[0] <= CELLS_EACH_STEP
@@ -170,7 +174,7 @@ class Search:
         kinds = np.flatnonzero(now.left)
         seats = now.seats(now.places)[kinds] - now.left[kinds]
         size = -(now.requests[kinds] * self._scale).sum(axis=1)
-        kinds = kinds[np.lexsort((kinds, size, seats))]
+        kinds = kinds[np.lexsort((kinds, size, seats, self._open[kinds]))]
         # Where the order doesn't matter, any solution can begin with the scarcest kind.
         first = kinds[self._ordered[kinds]] if self._ordered[kinds[:1]].any() else kinds[:1]
         for kind in first.tolist():

@@ -25,6 +25,7 @@ class State:
         self.requests = np.array([kind.request for kind in kinds], dtype=np.int64)
         self.free = np.maximum(given.free, 0)
         self._usable = np.array([kind.usable for kind in kinds])
+        self._reserved = _reserved(given)
         self._asks = self.requests > 0
         self._divisor = np.maximum(self.requests, 1)
         self._barred = np.zeros(self._usable.shape, dtype=np.int64)
@@ -162,9 +163,10 @@ class State:
         return int(np.maximum(full - counts, 0).sum())
 
     def _refresh(self, rows: problem.Ints) -> None:
-        each = np.where(self._asks, self.free[rows][:, np.newaxis] // self._divisor, PLENTY).min(
-            axis=2
-        )
+        free = self.free[rows][:, np.newaxis]
+        if self._reserved is not None:
+            free = np.maximum(free - self._reserved[rows], 0)
+        each = np.where(self._asks, free // self._divisor, PLENTY).min(axis=2)
         each[~self._usable.T[rows] | (self._barred.T[rows] > 0)] = 0
         each[self._alone.T[rows] & (each > 0)] = 1
         self.places[:, rows] = each.T
@@ -213,10 +215,20 @@ class State:
 _NOTHING = np.empty(0, dtype=np.int64)
 
 
+def _reserved(given: problem.Problem) -> problem.Ints | None:
+    """Return what is reserved against pods of each kind, (N, K, R); None if nothing is."""
+    if all(kind.reserved is None for kind in given.kinds):
+        return None
+    nothing = np.zeros_like(given.free)
+    every = [nothing if kind.reserved is None else kind.reserved for kind in given.kinds]
+    return np.stack(every, axis=1)
+
+
 def _alike(state: State) -> list[int]:
     """Return a number for each node, equal for nodes that could take each other's place."""
     given, size = state.problem, state.free.shape[0]
     columns = [given.free, np.array([kind.usable for kind in given.kinds]).T]
+    columns += [kind.reserved for kind in given.kinds if kind.reserved is not None]
     columns += [_by_domain(rule.codes, None) for rule in given.apart]
     for near in given.near:
         columns += map(_by_domain, near.codes, near.present)
