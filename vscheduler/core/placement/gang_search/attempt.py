@@ -18,8 +18,8 @@ ASSEMBLED_NODES = 5
 """So many nodes cost a microsecond more."""
 STEP_COST = 130
 """Approximate microseconds for one step of a search."""
-NODES_A_STEP = 1000
-"""For each so many nodes, a step counts once more."""
+CELLS_A_STEP = 100_000
+"""For each so many nodes times kinds of pods, a step counts once more."""
 CYCLES_MAX = 16
 """A search is given up after so many times the steps of a cycle."""
 PROOF_PART = 2
@@ -173,7 +173,7 @@ class Attempt:
         if known.finished:
             self._conclude(assembled, place, known)
             return None
-        weight = 1 + given.free.shape[0] // NODES_A_STEP
+        weight = 1 + given.free.shape[0] * len(given.kinds) // CELLS_A_STEP
         allowed = searches.steps_left // weight
         whole = min(searches.steps_max // weight, 2 * sum(kind.count for kind in given.kinds))
         if allowed < max(1, whole) or not searches.is_due(place[0]):

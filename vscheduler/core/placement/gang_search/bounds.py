@@ -11,17 +11,14 @@ from numpy.typing import NDArray
 from vscheduler.core.placement.gang_search import problem
 
 SUBSETS_OF = 6
-"""Up to so many kinds, each subset is looked at; of more kinds, only some subsets are."""
+"""Up to so many kinds, each subset is looked at; of more kinds, the scarcest two, three, … are."""
 
 
 @cache
 def _subsets(kinds: int) -> NDArray[np.int64]:
     """Return subsets as flags, (S, K)."""
-    if kinds <= SUBSETS_OF:
-        numbers = np.arange(1, 2**kinds)[:, np.newaxis]
-        return (numbers >> np.arange(kinds)) & 1
-    ones = np.eye(kinds, dtype=np.int64)
-    return np.concatenate([ones, np.tril(np.ones_like(ones))[1:]])
+    numbers = np.arange(1, 2**kinds)[:, np.newaxis]
+    return (numbers >> np.arange(kinds)) & 1
 
 
 def too_much(
@@ -43,8 +40,64 @@ def too_much(
     )
     order = np.argsort(places.sum(axis=1) - left, kind="stable")
     places, requests, left = places[order], requests[order], left[order]
-    subsets = _subsets(kinds.size)
     # What one node gives: no more than it has, and no more than the pods it takes ask for.
-    most = subsets @ (places[:, :, np.newaxis] * requests[:, np.newaxis, :]).reshape(kinds.size, -1)
-    given = np.minimum(most.reshape(len(subsets), *free.shape), free).sum(axis=1)
-    return bool((given < subsets @ (left[:, np.newaxis] * requests)).any())
+    most, wanted = places[:, :, np.newaxis] * requests[:, np.newaxis, :], left[:, None] * requests
+    if kinds.size <= SUBSETS_OF:
+        subsets = _subsets(kinds.size)
+        most = (subsets @ most.reshape(kinds.size, -1)).reshape(len(subsets), *free.shape)
+        wanted = subsets @ wanted
+    else:
+        most, wanted = np.cumsum(most, axis=0), np.cumsum(wanted, axis=0)
+    given = np.minimum(most, free).sum(axis=1)
+    return bool((given < wanted).any())
+
+
+class Crowds:
+    """Kinds of pods that keep each other out of a topology domain, and so need one each."""
+
+    def __init__(self, given: problem.Problem) -> None:
+        self._cliques = [
+            (rule.codes, members, rule.pairs.diagonal()[members])
+            for rule in given.apart
+            for members in _cliques(rule.pairs)
+        ]
+        """Domains of nodes, kinds of which any two keep apart, and whether equal pods do, too."""
+
+    def fit(
+        self, needed: problem.Ints, left: problem.Ints, lacking: int, places: problem.Ints
+    ) -> bool:
+        """Whether there may be domains enough.
+
+        `needed` (K,) pods of each kind must be placed, and `lacking` of those `left` (K,) in all;
+        `places` is as in `too_much`.
+        """
+        for codes, members, alone in self._cliques:
+            takes = np.minimum(places[members], left[members, np.newaxis])
+            there = codes >= 0
+            by_domain = np.zeros((members.size, int(codes.max(initial=-1)) + 1), dtype=np.int64)
+            for number, row in enumerate(takes):
+                np.add.at(by_domain[number], codes[there], row[there])
+            by_domain[alone] = np.minimum(by_domain[alone], 1)
+            # Nodes without the label take pods of any kind.
+            anywhere = takes[:, ~there].sum(axis=1)
+            order = np.argsort(by_domain.sum(axis=1) + anywhere - needed[members], kind="stable")
+            most = np.maximum.accumulate(by_domain[order], axis=0).sum(axis=1)
+            most += np.cumsum(anywhere[order])
+            others = left.sum() - np.cumsum(left[members[order]])
+            least = np.maximum(np.cumsum(needed[members[order]]), lacking - others)
+            if (least > most).any():
+                return False
+        return True
+
+
+def _cliques(pairs: problem.Flags) -> list[problem.Ints]:
+    """Return sets of two and more kinds, any two of which keep apart: for each kind, one set."""
+    found: dict[tuple[int, ...], None] = {}
+    for first in np.flatnonzero(pairs.any(axis=1)).tolist():
+        clique = [first]
+        for other in np.flatnonzero(pairs[first]).tolist():
+            if other != first and pairs[clique, other].all():
+                clique.append(other)
+        if len(clique) > 1:
+            found[tuple(sorted(clique))] = None
+    return [np.array(each, dtype=np.int64) for each in found]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vscheduler.core.placement.gang_search import bounds, problem, queue_room, state
+from vscheduler.core.placement.gang_search import bounds, problem, queue_room, state, waste
 
 CELLS_EACH_STEP = 256
 """Up to so many kinds times nodes, the bounds over several kinds are looked at in each step."""
@@ -32,13 +32,16 @@ class Search:
         *,
         straight: bool = False,
         failed: Iterable[bytes] = (),
+        after: "Search | None" = None,
     ) -> None:
         """With `straight`, choose nodes by score, and give up where a step leads nowhere.
 
-        `failed` is from an earlier search for the same problem.
+        `failed` is from an earlier search for the same problem, and `after` a search that has just
+        tried it, and isn't used any more.
         """
         self._problem = given
-        self._state = state.State(given)
+        self._is_new = after is None
+        self._state = state.State(given) if after is None else after.rewound()
         self._straight = straight
         self._steps_max = steps_max
         self.steps = 0
@@ -49,18 +52,21 @@ class Search:
         self._open = -np.array(
             [0.0 if each.reserved is None else each.reserved.sum() for each in given.kinds]
         )
+        self._crowds = bounds.Crowds(given)
         self._queue = queue_room.QueueRoom(given)
         self._remembers = remembers(given)
         self._small = len(given.kinds) * given.free.shape[0] <= CELLS_EACH_STEP
-        sizes = given.free.max(axis=0, initial=0)
-        self._scale = 1.0 / np.maximum(sizes, 1)
+        self.waste = waste.Waste(self._state) if after is None else after.waste
+        self._requirements = [
+            (np.array(each.kinds, dtype=np.int64), each.least) for each in given.requirements
+        ]
 
     def run(self) -> problem.Answer:
         """Search until a solution is found, nothing is left to try, or the steps are used up."""
         now = self._state
         if self._is_done():
             return problem.Found(())
-        if not self._promises(at_root=True):
+        if self._is_new and not self._promises(at_root=True):
             return self._nothing()
         branches: list[tuple[bytes, Iterator[Step]]] = [(now.key(), self._next_steps())]
         while branches:
@@ -72,6 +78,11 @@ class Search:
             elif self._take(branches, step):
                 return problem.Found(tuple(now.order))
         return self._nothing()
+
+    def rewound(self) -> state.State:
+        """Return the state as it was in the beginning."""
+        self._state.rewind()
+        return self._state
 
     def _take(self, branches: list[tuple[bytes, Iterator[Step]]], step: Step) -> bool:
         """Take one step, and take it back if it leads nowhere; return whether all is done."""
@@ -106,11 +117,10 @@ class Search:
         return problem.CutShort()
 
     def _is_done(self) -> bool:
-        placed = self._state.placed
-        given = self._problem
-        return all(
-            placed[list(each.kinds)].sum() >= each.least for each in given.requirements
-        ) and all(self._has_sub_groups(each, placed) for each in given.sub_groups)
+        placed, given = self._state.placed, self._problem
+        return all(placed[kinds].sum() >= least for kinds, least in self._requirements) and all(
+            self._has_sub_groups(each, placed) for each in given.sub_groups
+        )
 
     @staticmethod
     def _has_sub_groups(wanted: problem.SubGroups, placed: problem.Ints) -> bool:
@@ -131,16 +141,22 @@ class Search:
             return False
         if not (self._small or at_root):
             return True
+        if not self._crowds.fit(needed, now.left, self._lacking(), places):
+            return False
         return not bounds.too_much(needed, now.requests, places, now.free)
+
+    def _lacking(self) -> int:
+        """Return how many more pods are needed in all."""
+        placed = self._state.placed
+        return max(least - int(placed[kinds].sum()) for kinds, least in self._requirements)
 
     def _needed(self) -> problem.Ints | None:
         """Return how many more pods of each kind (K,) are needed; None if there are too few."""
         now = self._state
         most = now.placed + now.left
         slack = np.full(most.size, np.iinfo(np.int64).max)
-        for each in self._problem.requirements:
-            kinds = list(each.kinds)
-            spare = int(most[kinds].sum()) - each.least
+        for kinds, least in self._requirements:
+            spare = int(most[kinds].sum()) - least
             if spare < 0:
                 return None
             slack[kinds] = np.minimum(slack[kinds], spare)
@@ -173,7 +189,7 @@ class Search:
         now = self._state
         kinds = np.flatnonzero(now.left)
         seats = now.seats(now.places)[kinds] - now.left[kinds]
-        size = -(now.requests[kinds] * self._scale).sum(axis=1)
+        size = -(now.requests[kinds] * self.waste.scale).sum(axis=1)
         kinds = kinds[np.lexsort((kinds, size, seats, self._open[kinds]))]
         # Where the order doesn't matter, any solution can begin with the scarcest kind.
         first = kinds[self._ordered[kinds]] if self._ordered[kinds[:1]].any() else kinds[:1]
@@ -192,16 +208,33 @@ class Search:
         self._state.take_back()
         return may
 
-    def _by_preference(self, kind: int, rows: problem.Ints) -> list[int]:
-        """Sort nodes: first those on which the least is left that no other pod can use."""
-        now = self._state
-        rest = now.free[rows] - now.requests[kind]
-        waste = np.round((now.unusable(kind, rows, rest) * self._scale).sum(axis=1), 9)
-        left = (rest * self._scale).sum(axis=1)
-        scores = -self._problem.kinds[kind].scores[rows]
-        keys = (rows, left, waste, scores) if self._straight else (rows, scores, left, waste)
-        found: list[int] = rows[np.lexsort(keys)].tolist()
-        return found
+    def _by_preference(self, kind: int, rows: problem.Ints) -> Iterator[int]:
+        """Yield nodes: first those on which the least is left that no other pod can use."""
+        if not rows.size:
+            return
+        keys = [self._waste_on, self._left_on, self._score_on]
+        if self._straight:
+            keys = [self._score_on, self._waste_on, self._left_on]
+        best = rows
+        for key in keys:
+            values = key(kind, best)
+            best = best[values == values.min()]
+        first = int(best[0])
+        yield first  # most of the time, no other one is asked for
+        order = np.lexsort((rows, *(key(kind, rows) for key in reversed(keys))))
+        yield from (row for row in rows[order].tolist() if row != first)
+
+    def _waste_on(self, kind: int, rows: problem.Ints) -> waste.Amounts:
+        return self.waste.of(kind, rows)
+
+    def _left_on(self, kind: int, rows: problem.Ints) -> waste.Amounts:
+        """Return what is left on nodes after a pod has come, as parts of the largest node, (n,)."""
+        left = (self._state.free[rows] - self._state.requests[kind]) * self.waste.scale
+        total: waste.Amounts = left.sum(axis=1)
+        return total
+
+    def _score_on(self, kind: int, rows: problem.Ints) -> waste.Amounts:
+        return -self._problem.kinds[kind].scores[rows]
 
 
 def remembers(given: problem.Problem) -> bool:
@@ -224,16 +257,20 @@ def solve(
 ) -> Outcome:
     """Solve the problem, or go on from states of which an earlier search knows they lead nowhere.
 
-    Good nodes are tried first, then those on which the gang fits most easily.
+    Good nodes are tried first, then those on which the gang fits most easily. A large gang is only
+    tried there, and if there are too few steps for one attempt, it is only looked at.
     """
-    steps = 0
-    if failed is None:
+    steps, first = 0, None
+    if not remembers(given):
+        least = max((each.least for each in given.requirements), default=0)
+        steps_max = 0 if steps_max is not None and steps_max < least else steps_max
+    elif failed is None:
         first = Search(given, steps_max, straight=True)
         answer, steps = first.run(), first.steps
         if not isinstance(answer, problem.CutShort):
             return Outcome(answer=answer, steps=steps)
     left = None if steps_max is None else steps_max - steps
-    second = Search(given, left, failed=failed or ())
+    second = Search(given, left, failed=failed or (), after=first)
     answer = second.run()
     return Outcome(answer=answer, steps=steps + second.steps, failed=tuple(second.failed))
 

@@ -41,11 +41,15 @@ class State:
         """(K, N), how many pods of one kind the node takes, if it takes no others. Rules about the
         order of pods aside, this can only become less."""
         self._refresh(np.arange(given.free.shape[0]))
+        self._seats: problem.Ints = self.places.sum(axis=1)
+        self.changes: list[problem.Ints] = []
+        """Rows that have changed, in order; the same rows again when that is taken back."""
         self._on: defaultdict[int, list[int]] = defaultdict(list)
         self.alike = _alike(self)
-        self._alike = np.array(self.alike, dtype=np.int64)
+        self._likeness = np.array(self.alike, dtype=np.int64)
+        """By node, a number that is equal for nodes alike with equal pods of the gang."""
+        self._touched: dict[tuple[int, ...], int] = {}
         self._unlike = len(set(self.alike)) == len(self.alike)
-        self._pods_on = np.zeros(len(self.alike), dtype=np.int64)
         self._undo: list[tuple[int, int, problem.Ints, problem.Ints, int]] = []
 
     def place(self, kind: int, row: int) -> None:
@@ -55,11 +59,14 @@ class State:
         self.order.append((kind, row))
         self.free[row] -= self.requests[kind]
         self._on[row].append(kind)
-        self._pods_on[row] += 1
+        self._liken(row)
         rows = self._bar(kind, row, 1)
-        self._undo.append((kind, row, rows, self.places[:, rows], 0))
+        before = self.places[:, rows]
+        self._undo.append((kind, row, rows, before, 0))
         self._count(kind, row, 1)
         self._refresh(rows)
+        self._seats += self.places[:, rows].sum(axis=1) - before.sum(axis=1)
+        self.changes.append(rows)
 
     def give_up(self, kind: int) -> None:
         """Place no more pods of this kind."""
@@ -78,12 +85,19 @@ class State:
         self.free[row] += self.requests[kind]
         on = self._on[row]
         on.pop()
-        self._pods_on[row] -= 1
         if not on:
             del self._on[row]
+        self._liken(row)
         self._bar(kind, row, -1)
         self._count(kind, row, -1)
+        self._seats += places.sum(axis=1) - self.places[:, rows].sum(axis=1)
         self.places[:, rows] = places
+        self.changes.append(rows)
+
+    def rewind(self) -> None:
+        """Undo everything."""
+        while self._undo:
+            self.take_back()
 
     def key(self) -> bytes:
         """Return a digest of what the search depends on; equal if only nodes alike differ."""
@@ -102,12 +116,11 @@ class State:
                 rows = rows[self._is_spread(number, spread, rows)]
         if self._unlike:
             return rows
-        taken = self._pods_on[rows] > 0
-        touched, fresh = rows[taken].tolist(), rows[~taken]
-        _, first = np.unique(self._alike[fresh], return_index=True)
-        by_likeness = {(self.alike[row], *sorted(self._on[row])): row for row in reversed(touched)}
-        kept: problem.Ints = np.concatenate([fresh[first], list(by_likeness.values())])
-        return np.sort(kept).astype(np.int64)
+        # Of equal nodes, the first one is written last.
+        first = np.full(len(self.alike) + len(self._touched), -1)
+        first[self._likeness[rows[::-1]]] = rows[::-1]
+        kept: problem.Ints = np.sort(first[first >= 0])
+        return kept
 
     def prospects(self) -> problem.Ints:
         """Return `places` without nodes that required affinity keeps closed for good, (K, N)."""
@@ -126,21 +139,10 @@ class State:
                 prospects[near.kind, ~may[codes]] = 0
         return prospects
 
-    def unusable(self, kind: int, rows: problem.Ints, rest: problem.Ints) -> problem.Ints:
-        """Return what of the rest on these nodes (n, R) the pods left can't use, after one of this
-        kind has come.
-        """
-        others = self.left.copy()
-        others[kind] -= 1
-        fits = np.where(self._asks, rest[:, np.newaxis] // self._divisor, PLENTY).min(axis=2)
-        fits[self.places.T[rows] == 0] = 0
-        wanted = np.minimum(fits, others)[:, :, np.newaxis] * self.requests
-        wasted: problem.Ints = np.maximum(rest - wanted.sum(axis=1), 0)
-        return wasted
-
     def seats(self, places: problem.Ints) -> problem.Ints:
         """Return how many pods of each kind could be placed at most, if no others were, (K,)."""
-        seats: problem.Ints = places.sum(axis=1)
+        cached = places is self.places
+        seats: problem.Ints = self._seats.copy() if cached else places.sum(axis=1)
         for rule in self.problem.apart:
             for kind in np.flatnonzero(rule.pairs.diagonal()).tolist():
                 row = places[kind]
@@ -161,6 +163,14 @@ class State:
         least = 0 if spread.few else int((counts + room)[spread.domains].min())
         full = np.minimum(counts + room, least + spread.max_skew)
         return int(np.maximum(full - counts, 0).sum())
+
+    def _liken(self, row: int) -> None:
+        """Keep the likeness of a node whose pods have changed."""
+        likeness = self.alike[row]
+        if row in self._on:
+            pods = (likeness, *sorted(self._on[row]))
+            likeness = self._touched.setdefault(pods, len(self.alike) + len(self._touched))
+        self._likeness[row] = likeness
 
     def _refresh(self, rows: problem.Ints) -> None:
         free = self.free[rows][:, np.newaxis]
@@ -227,7 +237,8 @@ def _reserved(given: problem.Problem) -> problem.Ints | None:
 def _alike(state: State) -> list[int]:
     """Return a number for each node, equal for nodes that could take each other's place."""
     given, size = state.problem, state.free.shape[0]
-    columns = [given.free, np.array([kind.usable for kind in given.kinds]).T]
+    usable = np.packbits([kind.usable for kind in given.kinds], axis=0).T
+    columns = [given.free, usable]
     columns += [kind.reserved for kind in given.kinds if kind.reserved is not None]
     columns += [_by_domain(rule.codes, None) for rule in given.apart]
     for near in given.near:

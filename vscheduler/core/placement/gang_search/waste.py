@@ -1,0 +1,88 @@
+"""Waste: what a node would have left that no other pod of the gang can use.
+
+It decides in which order nodes are tried. On thousands of nodes it takes longer to work out than
+all else, so it is kept as long as it holds: until pods come to a node, or go, or so few pods of
+another kind are left that they don't fill a node any more.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vscheduler.core.placement.gang_search import problem, state
+
+Amounts = NDArray[np.float64]
+DIGITS = 9
+"""Sums of fractions that differ by less are equal."""
+
+
+@dataclass(slots=True)
+class Known:
+    """What is known of one kind."""
+
+    others: problem.Ints
+    """How many pods of each kind were left for the rest, as far as a node can take them, (K,)."""
+    waste: Amounts
+    """(N,), as parts of the largest node; NaN where it isn't known."""
+    changes: int
+    """How many changes of nodes are taken into account."""
+
+
+class Waste:
+    """The waste of a pod of each kind on each node, in the present state of a search."""
+
+    def __init__(self, now: state.State) -> None:
+        self._state = now
+        asked = np.flatnonzero(now.requests.any(axis=0))
+        self._asked = asked
+        self._requests = now.requests[:, asked]
+        self._asks = self._requests > 0
+        self._divisor = np.maximum(self._requests, 1)
+        self.scale: Amounts = 1.0 / np.maximum(now.free.max(axis=0, initial=0), 1)
+        """(R,), what an amount is of the largest node."""
+        whole = [
+            self._fits(now.free[rows][:, asked], np.array([kind])).max(initial=0)
+            for kind, rows in enumerate(now.places > 0)
+        ]
+        self._most: problem.Ints = np.array(whole, dtype=np.int64)
+        """(K,), how many pods of a kind the largest node takes."""
+        self._known: dict[int, Known] = {}
+
+    def of(self, kind: int, rows: problem.Ints) -> Amounts:
+        """Return the waste on these nodes (n,), after one more pod of this kind has come."""
+        now = self._state
+        left = now.left.copy()
+        left[kind] -= 1
+        others = np.minimum(left, self._most)
+        known = self._known.get(kind)
+        if known is None or not np.array_equal(known.others, others):
+            waste = np.full(now.free.shape[0], np.nan)
+            known = self._known[kind] = Known(others, waste, len(now.changes))
+        else:
+            for changed in now.changes[known.changes :]:
+                known.waste[changed] = np.nan
+            known.changes = len(now.changes)
+        missing = rows[np.isnan(known.waste[rows])]
+        if missing.size:
+            known.waste[missing] = self._waste(kind, missing, others)
+        return known.waste[rows]
+
+    def _waste(self, kind: int, rows: problem.Ints, others: problem.Ints) -> Amounts:
+        rest = self._state.free[np.ix_(rows, self._asked)] - self._requests[kind]
+        kinds = np.flatnonzero(others)
+        fits = self._fits(rest, kinds)
+        fits[self._state.places[np.ix_(kinds, rows)].T == 0] = 0
+        used = np.minimum(fits, others[kinds]) @ self._requests[kinds]
+        # Of what no pod asks for, all is left.
+        wasted = np.maximum(rest - used, 0) * self.scale[self._asked]
+        return np.round(wasted.sum(axis=1), DIGITS)
+
+    def _fits(self, free: problem.Ints, kinds: problem.Ints) -> problem.Ints:
+        """Return how many pods of these kinds fit into these amounts (n, k), by amounts alone."""
+        fits = np.full((free.shape[0], kinds.size), problem.PLENTY)
+        for column in range(self._asked.size):
+            asking = np.flatnonzero(self._asks[kinds, column])
+            each = free[:, column, np.newaxis] // self._divisor[kinds[asking], column]
+            fits[:, asking] = np.minimum(fits[:, asking], each)
+        return fits
