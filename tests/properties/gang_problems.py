@@ -53,6 +53,8 @@ class World:
     """By kind, the least number needed."""
     queue: list[int] | None = None
     """What the queue lets all pods ask for together."""
+    pools: dict[int, list[int]] = field(default_factory=dict)
+    """By zone, what the queue lets pods there ask for together."""
 
     def size(self) -> int:
         """Return the number of pods."""
@@ -74,6 +76,7 @@ def takes(world: World, placed: Placed, kind: int, row: int) -> bool:
     return (
         pods.disk in ("", node.disk)
         and _queue_lets(world, placed, kind)
+        and _pool_lets(world, placed, kind, row)
         and _has_room(world, placed, kind, row)
         and not any(_repels(world, kind, row, other, at) for other, at in placed)
         and (not pods.near_by or _is_near(world, placed, kind, row))
@@ -87,6 +90,16 @@ def _queue_lets(world: World, placed: Placed, kind: int) -> bool:
         not asked[resource]
         or sum(world.pods[each].request[resource] for each, _ in [*placed, (kind, 0)]) <= most
         for resource, most in enumerate(world.queue)
+    )
+
+
+def _pool_lets(world: World, placed: Placed, kind: int, row: int) -> bool:
+    zone, asked = world.nodes[row].zone, world.pods[kind].request
+    there = [other for other, at in placed if world.nodes[at].zone == zone]
+    return zone not in world.pools or all(
+        not asked[resource]
+        or sum(world.pods[each].request[resource] for each in [*there, kind]) <= most
+        for resource, most in enumerate(world.pools[zone])
     )
 
 
@@ -241,6 +254,13 @@ def given(world: World) -> problem.Problem:
         ),
         free=np.array([node.free for node in world.nodes], dtype=np.int64),
         requirements=tuple(requirements),
+        pools=tuple(
+            problem.Pool(
+                rows=np.array([node.zone == zone for node in world.nodes]),
+                room=np.array(most, dtype=np.int64),
+            )
+            for zone, most in world.pools.items()
+        ),
         queue_room=None if world.queue is None else np.array(world.queue, dtype=np.int64),
         apart=tuple(apart),
         near=tuple(near),
@@ -300,6 +320,15 @@ def limit(chance: random.Random, world: World) -> World:
     wanted = [sum(pods.count * pods.request[each] for pods in world.pods) for each in range(3)]
     part = chance.uniform(0.4, 1.0)
     world.queue = [int(amount * part * chance.choice((1, 1, 1.3))) for amount in wanted]
+    return world
+
+
+def limit_zones(chance: random.Random, world: World) -> World:
+    """Let the queue use no more of some zones than they have, or less."""
+    for zone in {node.zone for node in world.nodes} - {-1}:
+        free = np.sum([node.free for node in world.nodes if node.zone == zone], axis=0).tolist()
+        if chance.random() < 0.7:
+            world.pools[zone] = [int(most * chance.uniform(0.6, 1.1)) for most in free]
     return world
 
 

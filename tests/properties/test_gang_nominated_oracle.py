@@ -72,7 +72,8 @@ class World:
 def drawn(number: int) -> World:
     """Draw up to three nodes, four pods of the gang, and three nominated pods."""
     chance = random.Random(f"nominated/{number}")
-    nodes = [chance.randint(2, 8) for _ in range(chance.randint(1, 3))]
+    sizes = chance.sample(range(2, 9), 2)  # so that nodes are equal but for what is nominated
+    nodes = [chance.choice(sizes) for _ in range(chance.randint(1, 3))]
     gang = [
         Pod(chance.randint(1, 4), chance.choice(PRIORITIES)) for _ in range(chance.randint(2, 4))
     ]

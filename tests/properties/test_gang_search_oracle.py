@@ -55,6 +55,19 @@ def test_a_gang_is_placed_if_it_fits(worlds: Iterator[gang_problems.World]) -> N
             assert gang_problems.is_valid(world, answer.places), world
 
 
+def test_limits_on_some_nodes_take_part() -> None:
+    """What a queue may use of each zone; most of all where zones have more than that."""
+    placed = 0
+    for world in drawn("rules between pods"):
+        limited = gang_problems.limit_zones(random.Random(repr(world)), world)
+        answer = search.solve(gang_problems.given(limited), None).answer
+        assert isinstance(answer, problem.Found) == gang_problems.fits(limited), limited
+        if isinstance(answer, problem.Found):
+            assert gang_problems.is_valid(limited, answer.places), limited
+            placed += 1
+    assert placed
+
+
 def test_a_proof_names_pods_that_do_not_fit_together(
     worlds: Iterator[gang_problems.World],
 ) -> None:

@@ -115,17 +115,18 @@ def test_the_least_that_a_gang_asks_for() -> None:
         for placed in itertools.islice(
             itertools.product(*(range(n + 1) for n in counts)), 0, 40, 7
         ):
-            left = counts - placed
+            before = np.array(placed, dtype=np.int64)
+            left = counts - before
             choices = [
                 choice
                 for choice in itertools.product(*(range(n + 1) for n in left))
-                if enough(world, np.add(placed, choice))
+                if enough(world, [a + b for a, b in zip(placed, choice, strict=True)])
             ]
             asked = [
-                np.add(placed, choice) @ np.array([pods.request for pods in world.pods])
+                (before + choice) @ np.array([pods.request for pods in world.pods])
                 for choice in choices
             ]
-            assert (room.least(np.array(placed), left) == np.min(asked, axis=0)).all()
+            assert (room.least(before, left) == np.min(asked, axis=0)).all()
 
 
 def enough(world: gang_problems.World, counts: Sequence[int]) -> bool:

@@ -131,6 +131,28 @@ def test_queue_and_nodes_may_be_in_the_way_together() -> None:
     )
 
 
+def test_limits_in_groups_of_nodes() -> None:
+    """The group with more room is nearly used up; taken in their order, pods would miss it."""
+    picture = """
+        node n1 cpu=9 label=volcano.sh/nodegroup-name=a
+        node n2 cpu=4 label=volcano.sh/nodegroup-name=b
+        queue q affinity=required:a,b
+        job q/g min=3 -@3 -@2 -@2
+        """
+    tiers = running.tiers("priority gang | predicates nodegroup nodeorder")
+    bound = {}
+    for cores in (5, 4, 3, 2):
+        documents = pictures.documents(picture)
+        limits = f'{{"a": {{"cpu": "{cores}"}}, "b": {{"cpu": "3"}}}}'
+        for each in documents:
+            if each["kind"] == "Queue":
+                key = "volcano.sh/nodegroup-resource-limits"
+                each["metadata"].setdefault("annotations", {})[key] = limits
+        result = running.run(documents, {"actions": "allocate", "tiers": tiers})
+        bound[cores] = [each.node for each in result.binds]
+    assert bound == {5: ["n1", "n2", "n1"], 4: ["n2", "n1", "n1"], 3: [], 2: []}
+
+
 class NoSecond(contracts.Plugin):
     """Refuses a pod without saying which limit is in the way."""
 

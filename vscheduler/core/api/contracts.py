@@ -304,9 +304,9 @@ class Hooks(Protocol):
         """[Allocatable; all] May this task be allocated to the queue?"""
 
     def queue_limits(self, queue: queues.Queue, task: jobs.Task) -> Sequence[decisions.QueueLimit]:
-        """[-; all] The limits that `allocatable` knows, also of resources for which the
-        task doesn't ask. If several of one gang's pods can be chosen, those are placed that keep
-        within these limits together. A plugin with `allocatable` alone refuses pods one by one.
+        """[-; all] The limits that `allocatable` or `filter_nodes` know, also of resources for
+        which the task doesn't ask. If a gang needs some of its pods only, or several nodes are
+        possible, a choice is made that keeps within these limits.
         """
 
     def preemptive(self, queue: queues.Queue, tasks: Sequence[jobs.Task]) -> bool | None:

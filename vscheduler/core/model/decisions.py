@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import TypeAlias
 
 from vscheduler.core.model import jobs, queues, refusals, resources, snapshot
+from vscheduler.core.model import nodes as tables
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +129,7 @@ class Shortage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueLimit:
-    """A limit for the sum of what a queue's pods ask for, wherever the pods are."""
+    """A limit for the sum of what a queue's pods ask for."""
 
     resource: str
     room: float
@@ -138,6 +139,8 @@ class QueueLimit:
     limit: float
     owner: str = ""
     """The queue whose capability is the limit. Empty when it is the queue's deserved share."""
+    nodes: tables.Mask | None = None
+    """The nodes (N,) whose pods count; None means wherever the pods are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

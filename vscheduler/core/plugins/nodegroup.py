@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vscheduler.core.api import contracts
-from vscheduler.core.model import jobs, queues, refusals, resources
+from vscheduler.core.model import decisions, jobs, queues, refusals, resources
 from vscheduler.core.model import nodes as tables
 
 LABEL = "volcano.sh/nodegroup-name"
@@ -90,6 +90,25 @@ class Nodegroup(contracts.Plugin):
             results.append(contracts.FilterResult(used_up, passes, curable=True))
         return results
 
+    def queue_limits(self, queue: queues.Queue, task: jobs.Task) -> Sequence[decisions.QueueLimit]:
+        """Return what is left of the limits in each group; none if they filter no nodes."""
+        del task
+        if "enablePredicate" not in self.flags:
+            return []
+        return [
+            decisions.QueueLimit(
+                resource=name,
+                room=limit - self._used[queue.name][group][name],
+                allocated=self._used[queue.name][group][name],
+                limit=limit,
+                nodes=self._column == self._groups.index(group),
+            )
+            for group, limits in self._limits(queue).items()
+            if group in self._groups
+            for name, limit in limits.items()
+            if name in self._session.space.columns
+        ]
+
     def queue_nodes(self, queue: queues.Queue, layout: tables.NodeLayout) -> tables.Mask:
         """Return the nodes of the queue's groups, regardless of limits."""
         if queue.group_limits is not None and queue.group_limits.problem:
@@ -164,15 +183,20 @@ class Nodegroup(contracts.Plugin):
 
     def _has_left(self, task: jobs.Task, queue: str, group: str) -> bool:
         """Whether the limits of the group leave room for the task."""
-        limits = self._session.queues[queue].group_limits
-        if limits is None or group not in limits.by_group:
+        limits = self._limits(self._session.queues[queue])
+        if group not in limits:
             return True
         used, request = self._used[queue][group], task.pod_class.request
         return all(
             used[name] + request.get(name, 0) <= limit
-            for name, limit in limits.by_group[group].items()
+            for name, limit in limits[group].items()
             if self._counts(request, name)
         )
+
+    @staticmethod
+    def _limits(queue: queues.Queue) -> Mapping[str, resources.ResourceMap]:
+        """Return the limits of the queue by group."""
+        return {} if queue.group_limits is None else queue.group_limits.by_group
 
     def _counts(self, request: resources.ResourceMap, resource: str) -> bool:
         """Whether a limit of the resource applies to a pod with this request."""

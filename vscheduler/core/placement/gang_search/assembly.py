@@ -70,6 +70,7 @@ def assemble(
         sub_groups=sub_groups,
         # Evictions may also give the queue more room.
         queue_room=of_queue.room_for(found) if most is None else None,
+        pools=of_queue.pools(rows) if most is None else (),
         # Reservations for nominated pods depend on the priority of whoever asks, and the answers of
         # a plugin that doesn't declare what they depend on may depend on anything. Nodes that are
         # avoided for a while prove nothing.

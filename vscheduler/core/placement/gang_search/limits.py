@@ -19,12 +19,19 @@ class Limits:
     def __init__(self, session: working.Session, pods: Iterable[jobs.Task]) -> None:
         self._session = session
         self._known: list[decisions.QueueLimit] = []
+        """Limits that hold wherever pods are; those that are about the last of the pods."""
+        self._by_nodes: dict[bytes, list[decisions.QueueLimit]] = {}
         rooms = []
         for pod in pods:
             queue = session.queues[session.job_states[pod.job].job.queue]
             answers = session.dispatch.every("queue_limits", queue, pod)
-            self._known = list(itertools.chain.from_iterable(each or () for each in answers))
-            rooms.append(self._room())
+            known = list(itertools.chain.from_iterable(each or () for each in answers))
+            self._known = [each for each in known if each.nodes is None]
+            rooms.append(self._room(self._known))
+            self._by_nodes.clear()
+            for each in known:
+                if each.nodes is not None:
+                    self._by_nodes.setdefault(each.nodes.tobytes(), []).append(each)
         # Limits are wider for pods that have nominations. What a queue refuses to others, it also
         # refuses when they are placed.
         self._widest: problem.Ints = np.max(rooms, axis=0)
@@ -34,6 +41,14 @@ class Limits:
         asked = sum((kind.request * kind.count for kind in kinds), self._session.space.zeros())
         within = (asked <= self._widest) | (asked == 0)
         return None if within.all() else self._widest
+
+    def pools(self, rows: problem.Ints) -> tuple[problem.Pool, ...]:
+        """Return the limits on some of these nodes."""
+        return tuple(
+            problem.Pool(rows=limits[0].nodes[rows], room=self._room(limits))
+            for limits in self._by_nodes.values()
+            if limits[0].nodes is not None and limits[0].nodes[rows].any()
+        )
 
     def shortages(self, given: problem.Problem) -> tuple[decisions.Shortage, ...]:
         """Return the limits that the smallest pods which the gang needs exceed.
@@ -58,9 +73,9 @@ class Limits:
         }
         return tuple(found[name] for name in sorted(found))
 
-    def _room(self) -> problem.Ints:
+    def _room(self, limits: Iterable[decisions.QueueLimit]) -> problem.Ints:
         room = np.full(self._session.space.size, np.inf)
-        for each in self._known:
+        for each in limits:
             column = self._session.space.columns[each.resource]
             room[column] = min(room[column], each.room)
         bounded = np.clip(room, -problem.PLENTY, problem.PLENTY)

@@ -79,6 +79,16 @@ class Spread:
     max_skew: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Pool:
+    """Nodes on which the pods together may ask for so much, whatever is free."""
+
+    rows: Flags
+    """(N,)."""
+    room: Ints
+    """(R,)."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requirement:
     """At least so many pods of these kinds are needed."""
@@ -108,6 +118,7 @@ class Problem:
     queue_room: Ints | None = None
     """(R,), what the pods may ask for in all by the limits of their queue; None if they may all be
     placed. A resource for which no placed pod asks doesn't matter."""
+    pools: tuple[Pool, ...] = ()
     apart: tuple[Apart, ...] = ()
     near: tuple[Near, ...] = ()
     spread: tuple[Spread, ...] = ()
@@ -171,7 +182,8 @@ class Problem:
             yield kind.request.tobytes()
             yield np.packbits(kind.usable).tobytes()
             yield b"" if kind.reserved is None else kind.reserved.tobytes()
-        rules: tuple[Apart | Near | Spread, ...] = (*self.apart, *self.near, *self.spread)
+        rules: tuple[Pool | Apart | Near | Spread, ...]
+        rules = (*self.pools, *self.apart, *self.near, *self.spread)
         for rule in rules:
             yield type(rule).__name__.encode()
             for each in fields(rule):

@@ -56,7 +56,7 @@ class Search:
         self._queue = queue_room.QueueRoom(given)
         self._remembers = remembers(given)
         self._small = len(given.kinds) * given.free.shape[0] <= CELLS_EACH_STEP
-        self.waste = waste.Waste(self._state) if after is None else after.waste
+        self.waste: waste.Waste = waste.Waste(self._state) if after is None else after.waste
         self._requirements = [
             (np.array(each.kinds, dtype=np.int64), each.least) for each in given.requirements
         ]

@@ -34,6 +34,7 @@ class State:
         for rule in given.apart:
             self._alone |= rule.pairs.diagonal()[:, np.newaxis] & (rule.codes >= 0)
         self._domains: dict[tuple[int, int], problem.Ints] = {}
+        self._pools = [pool.room.copy() for pool in given.pools]
         self._near = [[domains.copy() for domains in rule.present] for rule in given.near]
         self._near_any = [int(not rule.first_anywhere) for rule in given.near]
         self._spread = [rule.present.copy() for rule in given.spread]
@@ -108,6 +109,9 @@ class State:
     def candidates(self, kind: int) -> problem.Ints:
         """Return the rows that take one more pod now, one of each set of nodes that are alike."""
         rows = np.flatnonzero(self.places[kind] > 0)
+        for pool, room in zip(self.problem.pools, self._pools, strict=True):
+            if (self.requests[kind] > room)[self._asks[kind]].any():
+                rows = rows[~pool.rows[rows]]
         for number, near in enumerate(self.problem.near):
             if near.kind == kind:
                 rows = rows[self._is_near(number, near, rows)]
@@ -143,6 +147,10 @@ class State:
         """Return how many pods of each kind could be placed at most, if no others were, (K,)."""
         cached = places is self.places
         seats: problem.Ints = self._seats.copy() if cached else places.sum(axis=1)
+        for pool, room in zip(self.problem.pools, self._pools, strict=True):
+            inside = places[:, pool.rows].sum(axis=1)
+            least = np.where(self._asks, np.maximum(room, 0) // self._divisor, PLENTY).min(axis=1)
+            seats = np.minimum(seats, places.sum(axis=1) - np.maximum(inside - least, 0))
         for rule in self.problem.apart:
             for kind in np.flatnonzero(rule.pairs.diagonal()).tolist():
                 row = places[kind]
@@ -197,6 +205,9 @@ class State:
         return rows[0] if len(rows) == 1 else np.unique(np.concatenate(rows))
 
     def _count(self, kind: int, row: int, step: int) -> None:
+        for number, pool in enumerate(self.problem.pools):
+            if pool.rows[row]:
+                self._pools[number] -= step * self.requests[kind]
         for number, near in enumerate(self.problem.near):
             if near.counted[kind]:
                 self._near_any[number] += step
@@ -240,6 +251,7 @@ def _alike(state: State) -> list[int]:
     usable = np.packbits([kind.usable for kind in given.kinds], axis=0).T
     columns = [given.free, usable]
     columns += [kind.reserved for kind in given.kinds if kind.reserved is not None]
+    columns += [pool.rows for pool in given.pools]
     columns += [_by_domain(rule.codes, None) for rule in given.apart]
     for near in given.near:
         columns += map(_by_domain, near.codes, near.present)

@@ -76,7 +76,8 @@ class Waste:
         used = np.minimum(fits, others[kinds]) @ self._requests[kinds]
         # Of what no pod asks for, all is left.
         wasted = np.maximum(rest - used, 0) * self.scale[self._asked]
-        return np.round(wasted.sum(axis=1), DIGITS)
+        waste: Amounts = np.round(wasted.sum(axis=1), DIGITS)
+        return waste
 
     def _fits(self, free: problem.Ints, kinds: problem.Ints) -> problem.Ints:
         """Return how many pods of these kinds fit into these amounts (n, k), by amounts alone."""
