@@ -10,7 +10,7 @@ import numpy as np
 
 from vscheduler.core.model import decisions, jobs, resources
 from vscheduler.core.placement import nominated_pods
-from vscheduler.core.preemption import cheapest_nodes, preemptors, victims
+from vscheduler.core.preemption import cheapest_nodes, preemptors, rearrangement, victims
 from vscheduler.core.session import job_state, statement
 from vscheduler.core.session import session as working
 
@@ -384,4 +384,7 @@ class VictimSearch:
         for task in moved:
             self._trial.withdraw(task)
             del self.placed[task.uid]
-        return all(self._is_allowed(task) and self._place(task) for task in moved)
+        if all(self._is_allowed(task) and self._place(task) for task in moved):
+            return True
+        tasks = [task for task, _ in placed]
+        return rearrangement.succeeds(self._session, self._trial, self._state, tasks, self.placed)

@@ -32,6 +32,11 @@ class Assembled:
     limits: limits.Limits
     """What the queue lets the pods ask for."""
 
+    def on_nodes(self, places: Sequence[tuple[int, int]]) -> list[tuple[jobs.Task, int]]:
+        """Return pods and rows for kinds and rows of the problem, in the same order."""
+        left = [iter(tasks) for tasks in self.tasks]
+        return [(next(left[kind]), int(self.rows[place])) for kind, place in places]
+
 
 def assemble(
     session: working.Session,

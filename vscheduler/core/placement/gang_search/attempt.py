@@ -26,6 +26,10 @@ PROOF_PART = 2
 """A proof may take this fraction of the steps to find out which pods stand in the way."""
 CONTINUE_SECONDS = 1.0
 """After how long a search that was cut short is continued."""
+REARRANGED_PART = 8
+"""To spare one victim, this fraction of the steps may be used."""
+REARRANGED_STEPS = 20
+"""What it costs to look at all nodes again for one victim, in steps."""
 ABOUT_NODES = frozenset({decisions.ReasonCode.NO_ROOM, decisions.ReasonCode.NEVER_FITS})
 """Reasons that a search may find to be wrong for the gang as a whole."""
 
@@ -70,6 +74,24 @@ def with_room_to_free(
     """
     queue = session.queues[state.job.queue]
     return Attempt(session, queue, state).find(tasks, Room.EVICTABLE, most)
+
+
+def rearranged(
+    session: working.Session, state: job_state.JobState, tasks: Sequence[jobs.Task]
+) -> list[tuple[jobs.Task, int]]:
+    """Return nodes for all of these tasks after all that is being released has gone; or none."""
+    attempt = Attempt(session, session.queues[state.job.queue], state)
+    assembled = attempt.assembled(tasks, Room.RELEASING)
+    given = assembled.given
+    every = problem.Requirement(kinds=tuple(range(len(given.kinds))), least=len(tasks))
+    given = dataclasses.replace(given, requirements=(every,), sub_groups=())
+    if not assembled.rows.size or not search.remembers(given):
+        return []
+    outcome = search.solve(given, session.gang_searches.steps_left // REARRANGED_PART)
+    attempt.spend(outcome.steps + REARRANGED_STEPS)
+    if not isinstance(outcome.answer, problem.Found):
+        return []
+    return assembled.on_nodes(outcome.answer.places)
 
 
 def _may_help(session: working.Session, state: job_state.JobState) -> bool:
@@ -142,14 +164,18 @@ class Attempt:
         """Return tasks with rows, in an order in which all filters pass; None if none are found."""
         if not tasks:
             return None
+        assembled = self.assembled(tasks, room, most)
+        places = self._solve(assembled, (self._state.job.id, room))
+        return None if places is None else assembled.on_nodes(places)
+
+    def assembled(
+        self, tasks: Sequence[jobs.Task], room: Room, most: resources.Vector | None = None
+    ) -> assembly.Assembled:
+        """Return the problem of placing enough of these tasks."""
         assembled = assembly.assemble(self._session, self._state, tasks, room, most)
         each = ASSEMBLY_COST + assembled.rows.size // ASSEMBLED_NODES
         self._session.spend("assemblies", each * len(assembled.tasks))
-        places = self._solve(assembled, (self._state.job.id, room))
-        if places is None:
-            return None
-        left = [iter(tasks) for tasks in assembled.tasks]
-        return [(next(left[kind]), int(assembled.rows[place])) for kind, place in places]
+        return assembled
 
     def _is_released(self) -> bool:
         """Whether any resources are being released."""
@@ -200,10 +226,10 @@ class Attempt:
             known = dataclasses.replace(known, over_limit=True)
         outcome = search.solve(given, allowed, known.failed if known.steps else None)
         if over_limit and not isinstance(outcome.answer, problem.Impossible):
-            self._spend(outcome.steps * weight)
+            self.spend(outcome.steps * weight)
             return dataclasses.replace(known, finished=True)
         if isinstance(outcome.answer, problem.Found):
-            self._spend(outcome.steps * weight)
+            self.spend(outcome.steps * weight)
             # If all goes well, the job is placed, and nothing is remembered.
             return dataclasses.replace(known, places=outcome.answer.places)
         return self._refused(given, known, outcome, allowed, weight)
@@ -213,7 +239,7 @@ class Attempt:
         if given.queue_room is None:
             return False
         choice = search.solve(given.without_nodes(), allowed)
-        self._spend(choice.steps)
+        self.spend(choice.steps)
         return isinstance(choice.answer, problem.Impossible)
 
     def _refused(
@@ -231,7 +257,7 @@ class Attempt:
             proof = search.Proof(given, allowed // PROOF_PART)
             blocking = proof.find()
             steps += proof.steps
-        self._spend(steps * weight)
+        self.spend(steps * weight)
         enough = self._session.gang_searches.steps_max * CYCLES_MAX
         return snapshot.GangSearch(
             fingerprint=known.fingerprint,
@@ -248,7 +274,8 @@ class Attempt:
             failed=() if proved else outcome.failed,
         )
 
-    def _spend(self, steps: int) -> None:
+    def spend(self, steps: int) -> None:
+        """Count the steps of a search."""
         self._session.gang_searches.spend(steps)
         self._session.spend("searches", steps * STEP_COST)
 
