@@ -45,7 +45,7 @@ class World:
     def picture(self, *, reclaim: bool) -> str:
         """The world as a picture."""
         lines = [f"node n{row} cpu={cores}" for row, cores in enumerate(self.nodes)]
-        lines += ["queue rich weight=1", "queue poor weight=9"] if reclaim else ["queue poor"]
+        lines += ["queue rich weight=1", "queue poor weight=999"] if reclaim else ["queue poor"]
         owner = "rich" if reclaim else "poor"
         for job in self.jobs:
             pods = " ".join(f"n{row}" for row in job.nodes)
@@ -62,6 +62,10 @@ class World:
                 left[row] -= job.size
         return left
 
+    def share(self) -> int:
+        """Return what is left for the jobs that run, if the gang gets all that it asks for."""
+        return sum(self.nodes) - sum(self.gang)
+
     def fits_without(self, gone: Mapping[str, Sequence[int]]) -> bool:
         """Whether the gang fits after these pods have gone."""
         left = self.free()
@@ -70,10 +74,10 @@ class World:
                 left[job.nodes[pod]] += job.size
         return fits(sorted(self.gang, reverse=True), left)
 
-    def cheapest(self, *, wholes: bool) -> int | None:
+    def cheapest(self, *, wholes: bool, kept: int = 0) -> int | None:
         """Return the least number of victims, or None if no set of them is enough.
 
-        With `wholes`, gangs may go whole.
+        With `wholes`, gangs may go whole. So many cores must be `kept` by all jobs together.
         """
         choices = [
             [gone for gone in job.units() if wholes or not job.is_whole(gone)] for job in self.jobs
@@ -82,6 +86,12 @@ class World:
         for chosen in itertools.product(*choices):
             count = sum(map(len, chosen))
             if best is not None and count >= best:
+                continue
+            stay = (
+                job.size * (len(job.nodes) - len(gone))
+                for job, gone in zip(self.jobs, chosen, strict=True)
+            )
+            if sum(stay) < kept:
                 continue
             left = list(free)
             for job, gone in zip(self.jobs, chosen, strict=True):
