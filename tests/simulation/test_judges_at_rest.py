@@ -41,6 +41,26 @@ def test_a_gang_that_does_not_fit_may_wait() -> None:
     assert history.wrong() == []
 
 
+def test_a_gang_of_unequal_pods_runs_if_it_fits() -> None:
+    """On two nodes that don't have room for three of the largest pod, and together no more."""
+    for cores, wrong in (("3", ["every gang that fits runs"]), ("2", [])):
+        history = resting(deserved="9", cpu="4")
+        history.put("nodes", node("n2", cpu=cores))
+        history.put("podgroups", group(3))
+        for name, size in (("p0", "3"), ("p1", "2"), ("p2", "2")):
+            history.put("pods", pod(name, cpu=size))
+        assert history.wrong() == wrong
+
+
+def test_a_gang_of_unequal_pods_may_wait_for_its_queue() -> None:
+    """Some of its pods are enough, and those that fit are more than the Queue may have."""
+    for deserved, wrong in (("4", ["every gang that fits runs"]), ("3", [])):
+        history = resting(deserved=deserved, cpu="5")
+        for name, size in (("p0", "3"), ("p1", "2"), ("p2", "2")):
+            history.put("pods", pod(name, cpu=size))
+        assert history.wrong() == wrong
+
+
 def test_a_gang_that_runs_is_content() -> None:
     """With a true status."""
     history = resting()

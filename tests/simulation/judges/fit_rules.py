@@ -1,13 +1,14 @@
 """At rest, no gang waits that fits: on the nodes as they are, and within what its Queue deserves.
 
-The check is careful: where pods differ, each counts as large as the largest of them; gangs with
-terms that a count can't judge (affinity, ports, roles, sub-groups, volumes) are left out.
+The check is careful: pods that differ are tried on all nodes, up to a limit, or else each counts as
+large as the largest of them; gangs with terms that it can't judge (affinity, ports, roles,
+sub-groups, volumes) are left out.
 """
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from tests.simulation.judges import amounts, objects
+from tests.simulation.judges import amounts, objects, packing
 from tests.simulation.judges.cluster import Cluster
 from tests.simulation.judges.history import Finding, Object, Settings
 
@@ -22,6 +23,8 @@ SPECIAL_ANNOTATIONS = ("volcano.sh/", "scheduling.volcano.sh/group-min-resources
 HARMLESS = "volcano.sh/preemptable"
 UNBINDABLE = "simulation/unbindable"
 """Label of pods whose bindings an admission policy denies."""
+PACKED_MAX = 10
+"""Up to so many pods that differ, all nodes are tried for them."""
 SPECIAL_GROUP = ("minTaskMember", "subGroupPolicy", "networkTopology")
 
 
@@ -43,15 +46,19 @@ def gangs_run(
         if admitted and group.get("status", {}).get("phase", "Pending") == "Pending":
             continue
         asked = _largest(waiting, cluster)
-        if not _queue_allows(group, asked, need, cluster, settings):
+        limit = _queue_room(group, asked, cluster, settings)
+        if limit is None:
             continue
         spots = {
             name: _times(room, asked)
             for name, (node, room) in free.items()
             if not any(objects.barriers(pod["spec"], node) for pod in waiting)
         }
-        if sum(spots.values()) >= need:
-            where = ", ".join(name for name, count in spots.items() if count)
+        within = all(need * asked[name] <= most for name, most in limit.items())
+        where = ", ".join(name for name, count in spots.items() if count)
+        if not (within and sum(spots.values()) >= need):
+            where = ", ".join(_packed(waiting, need, free, limit, cluster))
+        if where:
             yield Finding(
                 at=at,
                 rule=RULE,
@@ -60,6 +67,30 @@ def gangs_run(
                     f"and they fit on {where}"
                 ),
             )
+
+
+def _packed(
+    waiting: Sequence[Object],
+    need: int,
+    free: Mapping[str, tuple[Object, amounts.Amounts]],
+    limit: Mapping[str, int],
+    cluster: Cluster,
+) -> Sequence[str]:
+    """The nodes on which so many pods fit that aren't alike; none if that can't be seen easily."""
+    if len(waiting) > PACKED_MAX:
+        return ()
+    pods = [
+        packing.Pod(
+            asked=cluster.request(pod),
+            nodes=frozenset(
+                name for name, (node, _) in free.items() if not objects.barriers(pod["spec"], node)
+            ),
+        )
+        for pod in waiting
+    ]
+    pods.sort(key=lambda pod: sorted(pod.asked.items()), reverse=True)
+    attempt = packing.Packing({name: room for name, (_, room) in free.items()}, limit)
+    return sorted(free) if attempt.takes(pods, need) else ()
 
 
 def is_plain(pod: Object) -> bool:
@@ -138,37 +169,35 @@ def _times(room: amounts.Amounts, asked: amounts.Amounts) -> int:
     return max(0, min(room[name] // amount for name, amount in asked.items() if amount))
 
 
-def _queue_allows(
-    group: Object, asked: amounts.Amounts, need: int, cluster: Cluster, settings: Settings
-) -> bool:
-    """Whether the group's Queue may have that much more, by its limits and its stored share.
+def _queue_room(
+    group: Object, asked: amounts.Amounts, cluster: Cluster, settings: Settings
+) -> Mapping[str, int] | None:
+    """How much more the group's Queue may have, by its limits and its stored share; None if it may
+    have nothing, or that can't be told.
 
     A part of a device in a share is of no use.
     """
     name = objects.queue_of(group, settings.default_queue)
     queue = cluster.get("queues", ("", name))
     if queue is None or objects.leaving(queue):
-        return False
+        return None
     status = queue.get("status") or {}
     if status.get("state", "Open") != "Open" or "deserved" not in status:
-        return False
+        return None
     if "vscheduler.io/namespaces" in objects.annotations(queue):
-        return False
+        return None
     held = cluster.held(name)
     wanted = amounts.amounts((group.get("spec") or {}).get("minResources"))
     if any(amount > objects.minimum(group) * asked[each] for each, amount in wanted.items()):
-        return False
-    limits = [
-        amounts.amounts(each, down=True)
-        for each in (
-            (queue.get("spec") or {}).get("capability"),
-            status["deserved"],
-            status.get("realCapability"),
-        )
-    ]
-    return all(
-        held[resource] + need * asked[resource] <= most
-        for limit in limits
-        for resource, most in limit.items()
-        if asked[resource]
-    )
+        return None
+    left: dict[str, int] = {}
+    for each in (
+        (queue.get("spec") or {}).get("capability"),
+        status["deserved"],
+        status.get("realCapability"),
+    ):
+        for resource, most in amounts.amounts(each, down=True).items():
+            if asked[resource]:
+                room = most - held[resource]
+                left[resource] = min(room, left.get(resource, room))
+    return left
