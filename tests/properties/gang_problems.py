@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from vscheduler.core.placement.gang_search import problem
-
 
 @dataclass
 class Node:
@@ -185,86 +183,6 @@ def is_valid(world: World, places: Iterable[tuple[int, int]]) -> bool:
         all(counts[kind] <= pods.count for kind, pods in enumerate(world.pods))
         and len(placed) >= world.least
         and all(counts[kind] >= least for kind, least in world.roles.items())
-    )
-
-
-def given(world: World) -> problem.Problem:
-    """Return the world as the search sees it."""
-    size, kinds = len(world.nodes), len(world.pods)
-    codes = {
-        "host": np.arange(size),
-        "zone": np.array([node.zone for node in world.nodes], dtype=np.int64),
-    }
-    apart, near, spread = [], [], []
-    for by in ("host", "zone"):
-        pairs = np.zeros((kinds, kinds), dtype=np.bool_)
-        for kind, pods in enumerate(world.pods):
-            if pods.apart_by == by:
-                pairs[kind, list(pods.apart_from)] = True
-        if pairs.any():
-            apart.append(problem.Apart(codes=codes[by], pairs=pairs | pairs.T))
-    ports = np.array([pods.port for pods in world.pods])
-    pairs = (ports[:, np.newaxis] == ports) & (ports > 0)
-    if pairs.any():
-        apart.append(problem.Apart(codes=codes["host"], pairs=pairs))
-    for kind, pods in enumerate(world.pods):
-        if pods.near_by:
-            where = codes[pods.near_by]
-            counted = np.isin(np.arange(kinds), list(pods.near_to))
-            near.append(
-                problem.Near(
-                    kind=kind,
-                    codes=(where,),
-                    present=(np.zeros(int(where.max(initial=-1)) + 2, dtype=np.int64),),
-                    counted=counted,
-                    first_anywhere=kind in pods.near_to,
-                )
-            )
-        if pods.spread_by:
-            where = codes[pods.spread_by]
-            eligible = np.array([pods.disk in ("", node.disk) for node in world.nodes]) & (
-                where >= 0
-            )
-            spread.append(
-                problem.Spread(
-                    kind=kind,
-                    codes=where,
-                    eligible=eligible,
-                    present=np.zeros(int(where.max(initial=-1)) + 2, dtype=np.int64),
-                    domains=np.unique(where[eligible]),
-                    few=not eligible.any(),
-                    counted=np.arange(kinds) == kind,
-                    counts_itself=True,
-                    max_skew=pods.skew,
-                )
-            )
-    requirements = [problem.Requirement(kinds=tuple(range(kinds)), least=world.least)]
-    requirements += [
-        problem.Requirement(kinds=(kind,), least=least) for kind, least in world.roles.items()
-    ]
-    return problem.Problem(
-        kinds=tuple(
-            problem.Kind(
-                count=pods.count,
-                request=np.array(pods.request, dtype=np.int64),
-                usable=np.array([pods.disk in ("", node.disk) for node in world.nodes]),
-                scores=np.zeros(size),
-            )
-            for pods in world.pods
-        ),
-        free=np.array([node.free for node in world.nodes], dtype=np.int64),
-        requirements=tuple(requirements),
-        pools=tuple(
-            problem.Pool(
-                rows=np.array([node.zone == zone for node in world.nodes]),
-                room=np.array(most, dtype=np.int64),
-            )
-            for zone, most in world.pools.items()
-        ),
-        queue_room=None if world.queue is None else np.array(world.queue, dtype=np.int64),
-        apart=tuple(apart),
-        near=tuple(near),
-        spread=tuple(spread),
     )
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from scipy import optimize, sparse
 
-from tests.properties import gang_problems
+from tests.properties import gang_columns, gang_problems
 from vscheduler.core.placement.gang_search import problem, search
 
 STEPS = 1000
@@ -146,7 +146,7 @@ def test_a_solver_agrees(times: int) -> None:
     answers, checked = Counter[str](), 0
     for number in range(times):
         world = drawn(number)
-        given = gang_problems.given(world)
+        given = gang_columns.given(world)
         answer = search.solve(given, STEPS).answer
         answers[type(answer).__name__] += 1
         if isinstance(answer, problem.Found):

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tests import running
-from tests.properties import clusters, gang_manifests, gang_problems
+from tests.properties import clusters, gang_columns, gang_manifests, gang_problems
 from vscheduler.core.model import decisions
 from vscheduler.core.placement.gang_search import attempt, problem, search
 from vscheduler.simulator import run
@@ -49,7 +49,7 @@ def without(world: gang_problems.World, counts: tuple[int, ...]) -> gang_problem
 def test_a_gang_is_placed_if_it_fits(worlds: Iterator[gang_problems.World]) -> None:
     """Without a budget, each gang that fits is placed, and no other."""
     for world in worlds:
-        answer = search.solve(gang_problems.given(world), None).answer
+        answer = search.solve(gang_columns.given(world), None).answer
         assert isinstance(answer, problem.Found) == gang_problems.fits(world), world
         if isinstance(answer, problem.Found):
             assert gang_problems.is_valid(world, answer.places), world
@@ -60,7 +60,7 @@ def test_limits_on_some_nodes_take_part() -> None:
     placed = 0
     for world in drawn("rules between pods"):
         limited = gang_problems.limit_zones(random.Random(repr(world)), world)
-        answer = search.solve(gang_problems.given(limited), None).answer
+        answer = search.solve(gang_columns.given(limited), None).answer
         assert isinstance(answer, problem.Found) == gang_problems.fits(limited), limited
         if isinstance(answer, problem.Found):
             assert gang_problems.is_valid(limited, answer.places), limited
@@ -74,7 +74,7 @@ def test_a_proof_names_pods_that_do_not_fit_together(
     """The named pods don't fit by themselves; without any one of them, if it says so, they do."""
     named = 0
     for world in worlds:
-        given = gang_problems.given(world)
+        given = gang_columns.given(world)
         if not isinstance(search.solve(given, None).answer, problem.Impossible):
             continue
         found = search.Proof(given, None).find()
@@ -145,7 +145,7 @@ def test_a_gang_that_hides_a_solution_is_placed(times: int) -> None:
         world = gang_problems.draw_that_fits(
             chance, pods=chance.randint(2, 12), nodes=chance.randint(2, 8)
         )
-        given, cycles = gang_problems.given(world), 1
+        given, cycles = gang_columns.given(world), 1
         outcome = search.solve(given, STEPS)
         while isinstance(outcome.answer, problem.CutShort) and cycles < attempt.CYCLES_MAX:
             outcome = search.solve(given, STEPS, outcome.failed)

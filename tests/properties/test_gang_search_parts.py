@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.properties import clusters, gang_problems
+from tests.properties import clusters, gang_columns, gang_problems
 from vscheduler.core.placement.gang_search import bounds, problem, queue_room, search, state, waste
 
 TIMES = round(300 * clusters.EXAMPLES_SHARE)
@@ -46,7 +46,7 @@ def walk(chance: random.Random, now: state.State) -> Iterator[None]:
 def test_what_is_kept_of_nodes_is_what_would_be_worked_out_anew() -> None:
     """The waste, the places and the seats, after pods have come and gone in any order."""
     for chance, world in worlds():
-        now = state.State(gang_problems.given(world))
+        now = state.State(gang_columns.given(world))
         kept, rows = waste.Waste(now), np.arange(len(world.nodes))
         first = {name: getattr(now, name).copy() for name in ("free", "left", "placed", "places")}
         for _ in walk(chance, now):
@@ -81,7 +81,7 @@ def wasted(now: state.State, kind: int, row: int) -> float:
 def test_nodes_alike_are_tried_once() -> None:
     """Each node that takes the pod is one that is tried, or like one in all that matters."""
     for chance, world in worlds():
-        now = state.State(gang_problems.given(world))
+        now = state.State(gang_columns.given(world))
         for _ in walk(chance, now):
             for kind in np.flatnonzero(now.left).tolist():
                 tried = now.candidates(kind).tolist()
@@ -109,7 +109,7 @@ def look(world: gang_problems.World, on: Counter[tuple[int, int]], row: int) -> 
 def test_the_least_that_a_gang_asks_for() -> None:
     """For each resource, what the cheapest choice of pods asks for that meets all minimums."""
     for _, world in worlds(limited=True):
-        given = gang_problems.given(world)
+        given = gang_columns.given(world)
         counts = np.array([pods.count for pods in world.pods])
         room = queue_room.QueueRoom(given)
         for placed in itertools.islice(

@@ -245,9 +245,7 @@ class Hooks(Protocol):
     """
 
     def start(self) -> None:
-        """[-; all] All plugins are open: compute what depends on answers of other plugins, such as
-        shares of `session.total`.
-        """
+        """[-; all] All plugins are open: compute what depends on them, such as shares of total."""
 
     def class_nodes(self, pod_class: jobs.PodClass, layout: nodes.NodeLayout) -> nodes.Mask | None:
         """[-; all masks] Which nodes (N,) of a layout could pods of this class use if all were
@@ -304,15 +302,10 @@ class Hooks(Protocol):
         """[Allocatable; all] May this task be allocated to the queue?"""
 
     def queue_limits(self, queue: queues.Queue, task: jobs.Task) -> Sequence[decisions.QueueLimit]:
-        """[-; all] The limits that `allocatable` or `filter_nodes` know, also of resources for
-        which the task doesn't ask. If a gang needs some of its pods only, or several nodes are
-        possible, a choice is made that keeps within these limits.
-        """
+        """[-; all] The limits behind `allocatable` and `filter_nodes`, of all resources."""
 
     def preemptive(self, queue: queues.Queue, tasks: Sequence[jobs.Task]) -> bool | None:
-        """[Preemptive; all] Does the queue's share cover the request of these tasks, on top of what
-        the queue has, so that pods may be evicted for the tasks?
-        """
+        """[Preemptive; all] Does the queue's share cover these tasks, too, so that pods may go?"""
 
     def preemptable(
         self, claimant: jobs.Task, candidates: Sequence[jobs.Task]
