@@ -46,7 +46,7 @@ class Program:
                 matrix[number, variable] = factor
         found = optimize.milp(
             np.zeros(len(self._upper)),
-            integrality=np.ones(len(self._upper)),
+            integrality=[1] * len(self._upper),
             bounds=optimize.Bounds(0, self._upper),
             constraints=optimize.LinearConstraint(
                 matrix.tocsr(), [each[1] for each in self._rows], [each[2] for each in self._rows]

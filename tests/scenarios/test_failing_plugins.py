@@ -16,10 +16,10 @@ PICTURE = """
     job   q/leaves       ~n2
     job   q/starts min=2 - -
     job   q/waits  min=2 - -
-    job   q/gives-up min=5 age=60 -*5
+    job   q/gives-up min=5 age=60 -*4 -@2
     """
-"""One gang starts, one waits for n2, and one, the first, is undone: every hook is asked, and there
-are nodes enough for one of them to be looked at alone."""
+"""One gang starts, one waits for n2, and one, the first, is undone and searched for: every hook is
+asked, and there are nodes enough for one of them to be looked at alone."""
 NODES = 5
 
 

@@ -33,7 +33,7 @@ ANSWER_TYPES: Mapping[str, tuple[type, ...]] = {
     "job_enqueueable": (bool, np.bool_, decisions.AdmissionFailure, NoneType),
     "job_valid": (decisions.Reason, NoneType),
     "shortages": (tuple, list),
-    "queue_limits": (tuple, list),
+    "queue_limits": (tuple, list, NoneType),
     "entitlements": (Mapping, NoneType),
     "usages": (Mapping, NoneType),
 }

@@ -236,7 +236,7 @@ def note_no_choice(session: working.Session, state: job_state.JobState) -> None:
     It may have others.
     """
     known = session.reasons.by_job.get(state.job.id)
-    if known is not None and known.code is not decisions.ReasonCode.QUEUE_OVER_SHARE:
+    if known is None or known.code is not decisions.ReasonCode.QUEUE_OVER_SHARE:
         return
     code = decisions.ReasonCode.NO_ROOM
     numbers = {"tasks": state.valid_tasks, "nodes": session.layout.size}

@@ -25,7 +25,11 @@ class Limits:
         for pod in pods:
             queue = session.queues[session.job_states[pod.job].job.queue]
             answers = session.dispatch.every("queue_limits", queue, pod)
-            known = list(itertools.chain.from_iterable(each or () for each in answers))
+            known = [
+                each
+                for each in itertools.chain.from_iterable(each or () for each in answers)
+                if each.resource in session.space.columns
+            ]
             self._known = [each for each in known if each.nodes is None]
             rooms.append(self._room(self._known))
             self._by_nodes.clear()
