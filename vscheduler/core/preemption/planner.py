@@ -8,7 +8,7 @@ the victim. If no plan works, nothing is evicted.
 
 import functools
 import itertools
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 
 from vscheduler.core.api import contracts
 from vscheduler.core.model import durations, queues
@@ -94,9 +94,9 @@ class Planner:
         pods = (queue.name, nominated_pods.alike(session, preemptor.tasks[0]))
         # Mild plans first: moving pods of queues within their shares is tried only if a search
         # without moves has met such pods, and whole gangs only if single pods don't suffice.
-        kinds = [search.VictimSearch]
+        kinds: list[Callable[..., search.VictimSearch]] = [search.VictimSearch]
         if attempt.could_help(session, preemptor.state):
-            kinds.append(whole_gang_search.WholeGangSearch)
+            kinds.append(functools.partial(whole_gang_search.WholeGangSearch, []))
         for moving in (False, True):
             if moving is not (pods in self._only_moving):
                 continue

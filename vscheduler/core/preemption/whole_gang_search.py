@@ -4,20 +4,35 @@ Choosing node and victims for one pod after the other may leave no node for the 
 more victims than necessary.
 """
 
+from typing import Any
+
 from vscheduler.core.model import jobs
 from vscheduler.core.placement.gang_search import attempt
 from vscheduler.core.preemption import search
+
+Places = list[tuple[jobs.Task, int]] | None
 
 
 class WholeGangSearch(search.VictimSearch):
     """One attempt to place a gang of unequal pods, where taking them one by one has failed."""
 
+    def __init__(self, known: list[Places], *arguments: Any) -> None:
+        """`known` is empty, or has the nodes that another attempt of the same plan has found: they
+        don't depend on the rules of the attempt.
+        """
+        super().__init__(*arguments)
+        self._known = known
+
     def succeeds(self) -> bool:
         """Choose nodes as if all that may be evicted were gone, then the victims on each."""
         if self._has_minimum:
             return False
-        most = self._kept.columns.most(self._pool.scope.queues)
-        places = attempt.with_room_to_free(self._session, self._state, self._tasks, most)
+        if not self._known:
+            most = self._kept.columns.most(self._pool.scope.queues)
+            self._known.append(
+                attempt.with_room_to_free(self._session, self._state, self._tasks, most)
+            )
+        (places,) = self._known
         if places is None:
             return False
         asking = [task for task, _ in places if not task.best_effort]
