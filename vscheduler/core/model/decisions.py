@@ -111,7 +111,6 @@ class ReasonCode(StrEnum):
     """The job may have started already, because no other sub-group lacks these pods."""
     GATED = "SchedulingGated"
     BIND_REFUSED = "BindRefused"
-    """The API server refuses to bind some pods; the job may have started without them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,12 +157,11 @@ class AdmissionFailure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefusedBind:
-    """A pod that the API server refused to bind to a node."""
+    """A pod that the API server refused to bind to a node, with the API server's message."""
 
     task: jobs.Task
     node: str
     message: str
-    """The API server's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
