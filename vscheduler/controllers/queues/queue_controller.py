@@ -8,7 +8,7 @@ lists at startup, after each new list of Kopf's, and from time to time.
 import asyncio
 import sys
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -163,17 +163,17 @@ class QueueController:
         self._looked_at = time.monotonic()
         if self._may_go():
             if time.monotonic() >= self._ask_at and self._may_try(KINDS):
-                await self._try(KINDS, self._ask())
+                await self._try(KINDS, self._ask)
             self._due = min(self._due, self._ask_at)
         if time.monotonic() >= self._audit_at:
-            await self._try(LISTS, self._audit())
+            await self._try(LISTS, self._audit)
         if self._served.goes:
             await self._release_all()
         elif self._cache.complete:
             await self._ensure()
             for command in sorted(self._commands.values(), key=_age):
                 if self._may_try(command.uid):
-                    await self._try(command.uid, self._execute(command))
+                    await self._try(command.uid, self._execute, command)
             await self._reconcile()
         # Keys that could have been tried in this look and didn't fail start afresh.
         for key in self._backoff.ended(self._looked_at):
@@ -218,14 +218,14 @@ class QueueController:
             (each, queue_reconcile.Release()) for each in held if self._may_try(each.uid)
         ]
         await asyncio.gather(
-            *(self._try(queue.uid, self._apply_step(queue, step)) for queue, step in steps)
+            *(self._try(queue.uid, self._apply_step, queue, step) for queue, step in steps)
         )
 
     async def _reconcile(self) -> None:
         """Take the next step for each queue that needs a step."""
         steps = self._steps()
         if any(isinstance(step, queue_reconcile.Release) for _, step in steps):
-            listed = self._may_try(LISTS) and await self._try(LISTS, self._audit())
+            listed = self._may_try(LISTS) and await self._try(LISTS, self._audit)
             steps = [
                 each
                 for each in self._steps()
@@ -234,7 +234,7 @@ class QueueController:
             ]
         self._writer.forget_but({each.uid for each in self._cache.queues.values()})
         await asyncio.gather(
-            *(self._try(queue.uid, self._apply_step(queue, step)) for queue, step in steps)
+            *(self._try(queue.uid, self._apply_step, queue, step) for queue, step in steps)
         )
 
     def _steps(self) -> Steps:
@@ -302,7 +302,7 @@ class QueueController:
         known = self._cache.queues
         for name in dict.fromkeys((model.ROOT, self._default)):
             if name not in known and self._may_try(name):
-                await self._try(name, self._create(name))
+                await self._try(name, self._create, name)
 
     async def _create(self, name: str) -> None:
         """Volcano: the scheduler's cache creates both at startup; pods of root aren't
@@ -363,10 +363,10 @@ class QueueController:
                 raise
             return None
 
-    async def _try(self, key: str, call: Coroutine[Any, Any, None]) -> bool:
-        """Await calls about a key; return whether they succeeded."""
+    async def _try(self, key: str, make: Callable[..., Awaitable[None]], *about: Any) -> bool:
+        """Make calls about a key; return whether they succeeded."""
         try:
-            await call
+            await make(*about)
         except ports.RefusedError as error:
             self._observe("queue", str(error.trouble))
             self._failed(key, error.trouble)
