@@ -109,6 +109,7 @@ def offers(nodes: int) -> int:
     lines.append("job poor/gang min=4 cpu=2 - - - -")
     result = running.run(pictures.documents("\n".join(lines)), TREES[0])
     assert len(result.evicts) == 4
+    assert result.work["similar"] == 4  # the only group, again after each eviction
     return result.work["offers"]
 
 

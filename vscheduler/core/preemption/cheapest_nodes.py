@@ -101,6 +101,7 @@ class CheapestNodes:
         self._used = np.flatnonzero(request)
         self._request = request[self._used]
         self._heaps: dict[frozenset[str], list[tuple[victims.Cost, int, int]]] = {}
+        self._similar = similar_victims.SimilarVictims(session, kept.columns, pool, task)
         self._steps: list[similar_victims.Step] = []
         self._stages: list[Stage] = []
 
@@ -129,7 +130,8 @@ class CheapestNodes:
         self.renew(columns.cheaper[self._seen :])
         self._seen = len(columns.cheaper)
         self._lacking = self._request - nominated_pods.room(self._session, task)[:, self._used]
-        asked = similar_victims.SimilarVictims(self._session, columns, pool, task)
+        asked = self._similar
+        asked.forget_losers()
         pods = asked.steps_of_pods(trial, evict)
         gangs = asked.steps_of_gangs(proportionate) if pool.rules.whole else {}
         self._steps = sorted({*gangs.values(), *itertools.chain.from_iterable(pods.values())})

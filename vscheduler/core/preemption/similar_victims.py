@@ -20,6 +20,9 @@ DEPTH_MAX = 8
 DEEP_GROUPS_MAX = 32
 """With more groups, each is asked about one victim only."""
 
+GROUPS_PER_NODE = 2
+"""With more groups than that, looking at nodes takes less time than asking about groups."""
+
 ASK_COST = 60
 """Approximate microseconds for one question about a group."""
 
@@ -31,7 +34,7 @@ NOTHING: Step = (0.0, ())
 
 
 class SimilarVictims:
-    """What evicting similar pods costs at least, on behalf of one task."""
+    """What evicting similar pods costs at least, on behalf of equal tasks in one attempt."""
 
     def __init__(
         self,
@@ -41,6 +44,24 @@ class SimilarVictims:
         task: jobs.Task,
     ) -> None:
         self._session, self._columns, self._pool, self._task = session, columns, pool, task
+        self._asks = (
+            columns.alike and len(columns.representatives) <= GROUPS_PER_NODE * session.layout.size
+        )
+        self._pods: dict[int, list[float]] = {}
+        """Overshoots of one victim, two, and so on, by group."""
+        self._gangs: dict[int, float | None] = {}
+        """Overshoots by group of gangs; None for gangs that may not be evicted."""
+        self._seen = 0
+
+    def forget_losers(self) -> None:
+        """Forget the answers for queues that have lost pods since the last call."""
+        columns = self._columns
+        lost = set(columns.losers[self._seen :])
+        self._seen = len(columns.losers)
+        if lost:
+            for group in [each for each in self._pods if columns.queue_of(each) in lost]:
+                del self._pods[group]
+            self._gangs.clear()
 
     def steps_of_pods(
         self, trial: statement.Statement, evict: Callable[[victims.VictimGroup], None]
@@ -51,24 +72,14 @@ class SimilarVictims:
         evict is for the trial, which is undone.
         """
         columns, found = self._columns, {}
-        count = len(columns.representatives)
-        for group in range(count):
-            depth = self._depth(group) if count <= DEEP_GROUPS_MAX else 1
-            members = columns.first_of(group, self._pool.scope, depth)
-            checkpoint, steps = trial.checkpoint(), list[Step]()
-            for number, place in enumerate(members, 1):
-                victim = columns.pods.task(place)
-                overshoot = self._overshoot((victim,))
-                if overshoot is None:
-                    break
-                steps.append((overshoot, self._rank(victim)))
-                if number < len(members):
-                    state = self._session.job_state_of(victim)
-                    evict(victims.VictimGroup(state=state, tasks=(victim,), whole=False))
-            trial.rollback(checkpoint)
-            if steps:
-                found[group] = steps
-        return found
+        for group in range(len(columns.representatives)):
+            queue = columns.queue_names[columns.queue_of(group)]
+            if queue in self._pool.scope.queues:
+                if group not in self._pods:
+                    self._pods[group] = self._overshoots(group, trial, evict)
+                rank = self._pool.rank(queue)
+                found[group] = [(overshoot, rank) for overshoot in self._pods[group]]
+        return {group: steps for group, steps in found.items() if steps}
 
     def steps_of_gangs(
         self, proportionate: Callable[[victims.VictimGroup], bool]
@@ -90,16 +101,34 @@ class SimilarVictims:
             if state.job.id == scope.without:
                 found[group] = NOTHING
                 continue
-            unit = victims.whole(state)
-            if unit is None or not proportionate(unit):
-                continue
-            overshoot = self._overshoot(unit.tasks)
+            if group not in self._gangs:
+                unit = victims.whole(state)
+                allowed = unit is not None and proportionate(unit)
+                self._gangs[group] = self._overshoot(unit.tasks) if unit and allowed else None
+            overshoot = self._gangs[group]
             if overshoot is not None:
-                found[group] = (overshoot, self._rank(unit.tasks[0]))
+                found[group] = (overshoot, self._pool.rank(state.job.queue))
         return found
 
-    def _rank(self, victim: jobs.Task) -> victims.Rank:
-        return self._pool.rank(self._session.job_state_of(victim).job.queue)
+    def _overshoots(
+        self, group: int, trial: statement.Statement, evict: Callable[[victims.VictimGroup], None]
+    ) -> list[float]:
+        """Return the overshoots if one pod of the group is evicted, then two, and so on."""
+        columns, found = self._columns, list[float]()
+        deep = len(columns.representatives) <= DEEP_GROUPS_MAX
+        members = columns.first_of(group, self._pool.scope, self._depth(group) if deep else 1)
+        checkpoint = trial.checkpoint()
+        for number, place in enumerate(members, 1):
+            victim = columns.pods.task(place)
+            overshoot = self._overshoot((victim,))
+            if overshoot is None:
+                break
+            found.append(overshoot)
+            if number < len(members):
+                state = self._session.job_state_of(victim)
+                evict(victims.VictimGroup(state=state, tasks=(victim,), whole=False))
+        trial.rollback(checkpoint)
+        return found
 
     def _depth(self, group: int) -> int:
         """Return how many pods of the group the task could need at most on a node."""
@@ -114,12 +143,12 @@ class SimilarVictims:
     def _overshoot(self, tasks: Sequence[jobs.Task]) -> float | None:
         """Return the overshoot if a pod, or a whole gang, like these were evicted; None if not.
 
-        The answer is 0 where plugins don't answer alike for similar victims.
+        The answer is 0 if plugins aren't asked.
         """
         asked, pool = self._session.dispatch, self._pool
-        self._session.spend("similar", ASK_COST)
-        if not self._columns.alike:
+        if not self._asks:
             return 0.0
+        self._session.spend("similar", ASK_COST)
         if not any(asked.may_be_entitled(pool.hook, self._task, each) for each in tasks):
             return None
         if pool.rules.relocation is not None:

@@ -61,6 +61,8 @@ class VictimColumns:
         """Whether the pod's job could lose a single pod, regardless of roles, (P,)."""
         self.changed: list[int] = []
         """Rows on which room or pods have changed, in order; rows may occur repeatedly."""
+        self.losers: list[int] = []
+        """The queues that have lost pods, or got them back, in order."""
         self.cheaper: list[int] = []
         """Rows on which pods have become victims without their gangs, in order."""
         self._torn: set[int] = set()
@@ -88,6 +90,7 @@ class VictimColumns:
                     self.there[place] = there
                     owners.add(owner)
         self.changed += rows
+        self.losers += self._queues[sorted(owners)].tolist()
         for owner in sorted(owners):
             spare = evictable_pods.may_lose_one(self.pods.states[owner])
             if spare != self._spare[owner]:
@@ -254,6 +257,10 @@ class VictimColumns:
     def by_group(self) -> Rows:
         """The pods in the order of row and group, (P,)."""
         return np.lexsort((self.groups, self.pods.rows))
+
+    def queue_of(self, group: int) -> int:
+        """Return the place of the group's queue in `queue_names`."""
+        return int(self.queues[self.representatives[group]])
 
     @cached_property
     def by_priority(self) -> Rows:
