@@ -4,6 +4,7 @@ Counted from the API server's audit log. `make test` runs these with short Lease
 test-faults` with the default ones.
 """
 
+import http
 import signal
 import time
 from collections.abc import Iterator, Sequence
@@ -102,7 +103,8 @@ def test_a_leader_that_was_frozen_sends_nothing_when_it_wakes(
 def freeze(contest: takeovers.Contest, leader: str, other: str, gang: str) -> tuple[float, int]:
     """Freeze the leader while it binds a gang, until the other one leads, its controllers too.
 
-    Gives the moment, and how many binds it left to the other.
+    Gives the moment, and how many binds it left to the other. A single request that was on its way
+    from the last question to the connection can't be held back; it binds nothing.
     """
     arrivals.launch(contest.plane.api, NAME, gang, BURST)
     contest.until(lambda: bound_of(contest, gang))
@@ -113,7 +115,7 @@ def freeze(contest: takeovers.Contest, leader: str, other: str, gang: str) -> tu
     contest.until(lambda: reads_of(contest, leader, woken) > 2)
     time.sleep(WAKE_SECONDS)
     sent = [each for each in audits.changes(contest.entries()) if late(each, leader, woken)]
-    assert sent == []
+    assert [each.code for each in sent] in ([], [http.HTTPStatus.CONFLICT]), sent
     return fault, sum(each.user == other for each in bound_of(contest, gang))
 
 
