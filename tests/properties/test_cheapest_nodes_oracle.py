@@ -10,7 +10,7 @@ from tests import pictures, running
 from tests.properties import clusters, lives
 from vscheduler.core.model import jobs
 from vscheduler.core.placement import nominated_pods
-from vscheduler.core.preemption import search, victims
+from vscheduler.core.preemption import search, victim_columns, victims
 
 ACTIONS = "enqueue, allocate, backfill, preempt, reclaim"
 TIERS = (
@@ -116,3 +116,32 @@ def offers(nodes: int) -> int:
 def test_the_number_of_nodes_that_are_looked_at_does_not_grow() -> None:
     """Bounds tell which nodes are worth a look."""
     assert offers(80) == offers(20) <= 2 * 4
+
+
+YOUNGEST = """
+    node n1 cpu=4
+    node n2 cpu=2
+    node n3 cpu=4
+    queue poor queue rich
+    job rich/old    min=1 cpu=2 scheduled=900 n1
+    job rich/young  min=1 cpu=2 scheduled=100 n1
+    job rich/middle min=1 cpu=2 scheduled=500 n2
+    job rich/small  min=1 cpu=1 scheduled=700 n3 n3 n3 n3
+    job poor/one    min=1 cpu=2 -
+    """
+
+
+def test_the_youngest_of_similar_pods_counts() -> None:
+    """Two pods of 1 cpu could go as well, and no second one of 2 cpu would be needed anywhere."""
+    result = running.run(pictures.documents(YOUNGEST), TREES[0])
+    assert [evict.task.name for evict in result.evicts] == ["young-0"]
+
+
+def test_pods_that_differ_too_much_are_looked_at(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With more groups than can be asked about, only queues are groups, and nothing is missed."""
+    monkeypatch.setattr(victim_columns, "GROUPS_MAX", 0)
+    checked = Checked(monkeypatch)
+    assert sum(live(seed, TREES[seed % len(TREES)]) for seed in range(5))
+    assert checked.choices

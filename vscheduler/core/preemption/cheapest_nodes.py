@@ -134,7 +134,8 @@ class CheapestNodes:
         asked.forget_losers()
         pods = asked.steps_of_pods(trial, evict)
         gangs = asked.steps_of_gangs(proportionate) if pool.rules.whole else {}
-        self._steps = sorted({*gangs.values(), *itertools.chain.from_iterable(pods.values())})
+        steps = {*gangs.values(), *itertools.chain.from_iterable(pods.values())}
+        self._steps = sorted(each for each in steps if each[0] < similar_victims.FORBIDDEN)
         of_groups = self._of_groups(pods)
         self._stages = [Stage(of_groups=of_groups, of_gangs=None)] if pods else []
         if gangs:
@@ -162,10 +163,11 @@ class CheapestNodes:
     def _of_groups(self, pods: Mapping[int, Sequence[similar_victims.Step]]) -> Places:
         """Return the places of the steps of each group, (T, depth)."""
         place = {step: number for number, step in enumerate(self._steps)}
-        depth = max(map(len, pods.values()), default=1) or 1
+        depth = max(map(len, pods.values()), default=1)
         found = np.full((len(self._columns.representatives), depth), NEVER)
         for group, steps in pods.items():
-            found[group, : len(steps)] = [place[step] for step in steps]
+            places = [place.get(step, NEVER) for step in steps]
+            found[group] = [*places, *places[-1:] * (depth - len(places))]
         return found
 
     def _of_gangs(self, gangs: Mapping[int, similar_victims.Step]) -> Places:
@@ -176,24 +178,26 @@ class CheapestNodes:
             found[group] = place[step]
         return found
 
-    def _eligible(self, stage: Stage, step: int, pods: Places) -> victim_columns.Flags:
-        """Return which of these pods may be evicted up to this step; `pods` are those of some rows.
+    def _eligible(
+        self, stage: Stage, step: int, pods: Places
+    ) -> tuple[victim_columns.Flags, victim_columns.Flags]:
+        """Return which of these pods may be evicted up to this step, and which are similar to them.
 
-        The pods of a group on one node take the steps of the group in turn.
+        `pods` are those of some rows. The pods of a group on one node take the steps of the group
+        in turn, in any order.
         """
         columns = self._columns
         within = columns.candidates(self._pool.scope, pods)
         singles, groups = within & columns.spare[pods], columns.groups[pods]
-        if stage.of_groups.shape[1] == 1:
-            singles &= stage.of_groups[groups, 0] <= step
-        else:
-            turns = columns.turns(pods, singles)
-            last = stage.of_groups.shape[1] - 1
-            singles &= stage.of_groups[groups, np.minimum(turns, last)] <= step
-        if stage.of_gangs is None:
-            return singles
-        gangs = stage.of_gangs[columns.gang_groups[columns.pods.owners[pods]]]
-        return singles | (within & (gangs <= step))
+        similar = singles & (stage.of_groups[groups, 0] <= step)
+        eligible = similar
+        if stage.of_groups.shape[1] > 1:
+            turns = np.minimum(columns.turns(pods, singles), stage.of_groups.shape[1] - 1)
+            eligible = singles & (stage.of_groups[groups, turns] <= step)
+        if stage.of_gangs is not None:
+            gangs = stage.of_gangs[columns.gang_groups[columns.pods.owners[pods]]]
+            eligible = eligible | (within & (gangs <= step))
+        return eligible, similar
 
     def _cheapest_unexplored(self) -> tuple[victims.Cost, int] | None:
         """Return the lowest bound of the nodes whose cost isn't known, and its row."""

@@ -31,8 +31,9 @@ class NodeBounds:
 class Wanted:
     """What bounds are asked for."""
 
-    eligible: Callable[[Ints], victim_columns.Flags]
-    """Returns which of the pods of some rows may be evicted."""
+    eligible: Callable[[Ints], tuple[victim_columns.Flags, victim_columns.Flags]]
+    """Returns which of the pods of some rows may be evicted together, and which pods are similar to
+    these: any of them could be evicted instead."""
     lacking: Ints
     """What the task requests above what is free, (N, r), of the resources that it requests."""
     used: Ints
@@ -58,9 +59,9 @@ def refresh(
     begin, end = columns.pods.bounds[rows], columns.pods.bounds[rows + 1]
     rows, begin, end = (each[end > begin] for each in (rows, begin, end))
     places = _ranges(begin, end)
-    eligible = wanted.eligible(places)
+    eligible, similar = wanted.eligible(places)
     amounts = columns.amounts(wanted.used)[places] * eligible[:, None]
-    every = _Pods(columns, rows, places, eligible, amounts)
+    every = _Pods(columns, rows, places, eligible, similar, amounts)
     lacking = wanted.lacking[rows]
     fits = (every.sums(every.amounts) >= lacking).all(axis=1)
     fits &= every.sums(eligible[:, None])[:, 0] > 0
@@ -78,11 +79,12 @@ class _Pods:
         rows: Ints,
         places: Ints,
         eligible: victim_columns.Flags,
+        similar: victim_columns.Flags,
         amounts: Ints,
     ) -> None:
         """Amounts (p, r) are requests of eligible pods, and 0 for the others."""
         self.columns, self.rows, self.places = columns, rows, places
-        self.eligible, self.amounts = eligible, amounts
+        self.eligible, self.similar, self.amounts = eligible, similar, amounts
         sizes = columns.pods.bounds[rows + 1] - columns.pods.bounds[rows]
         self.ends = np.cumsum(sizes)
         self.begins = self.ends - sizes
@@ -97,14 +99,16 @@ class _Pods:
             self.rows[chosen],
             self.places[inside],
             self.eligible[inside],
+            self.similar[inside],
             self.amounts[inside],
         )
 
     def below(self, levels: Floats) -> "_Pods":
         """Return all pods, of which only those of jobs up to a priority (n,) are eligible."""
-        eligible = self.eligible & (self.columns.levels[self.places] <= levels[self.owner])
+        below = self.columns.levels[self.places] <= levels[self.owner]
+        eligible, similar = self.eligible & below, self.similar & below
         amounts = self.amounts * eligible[:, None]
-        return _Pods(self.columns, self.rows, self.places, eligible, amounts)
+        return _Pods(self.columns, self.rows, self.places, eligible, similar, amounts)
 
     def sums(self, amounts: NDArray[np.generic]) -> Ints:
         """Return the sums of amounts (p, r) by row, (n, r)."""
@@ -157,12 +161,12 @@ def _least_priorities(pods: _Pods, lacking: Ints) -> Floats:
 
 
 def _latest_start(pods: _Pods, number: Ints) -> Floats:
-    """Return the latest start (n,) that the oldest of so many (n,) eligible pods can have."""
+    """Return the latest start (n,) that the oldest of so many (n,) pods can have."""
     columns = pods.columns
     order = columns.by_start[pods.places]  # the same rows at the same places
-    eligible = np.zeros(len(columns.queues), dtype=np.bool_)
-    eligible[pods.places] = pods.eligible
-    chosen = eligible[order]
+    similar = np.zeros(len(columns.queues), dtype=np.bool_)
+    similar[pods.places] = pods.similar
+    chosen = similar[order]
     total = np.zeros(len(order) + 1, dtype=np.int64)
     np.cumsum(chosen, out=total[1:])
     last = chosen & (total[1:] - total[pods.begins][pods.owner] == number[pods.owner])

@@ -4,6 +4,7 @@ An answer holds for the state in which it was asked. Further evictions only rais
 the end of the attempt it is a lower bound.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -28,6 +29,9 @@ ASK_COST = 60
 
 Step = tuple[float, victims.Rank]
 """The overshoot and the rank of an eviction, by which nodes are compared first."""
+
+FORBIDDEN = math.inf
+"""The overshoot of pods that may not be evicted any more."""
 
 NOTHING: Step = (0.0, ())
 """A step that is no higher than any other."""
@@ -68,8 +72,8 @@ class SimilarVictims:
     ) -> Mapping[int, Sequence[Step]]:
         """Return the steps of each group, for one victim, two, and so on.
 
-        A group ends with the last pod that may be evicted, or where the task could need no more.
-        evict is for the trial, which is undone.
+        The last step holds for all further victims; its overshoot may be FORBIDDEN. evict is for
+        the trial, which is undone.
         """
         columns, found = self._columns, {}
         for group in range(len(columns.representatives)):
@@ -79,7 +83,7 @@ class SimilarVictims:
                     self._pods[group] = self._overshoots(group, trial, evict)
                 rank = self._pool.rank(queue)
                 found[group] = [(overshoot, rank) for overshoot in self._pods[group]]
-        return {group: steps for group, steps in found.items() if steps}
+        return {group: steps for group, steps in found.items() if steps and steps[0][0] < FORBIDDEN}
 
     def steps_of_gangs(
         self, proportionate: Callable[[victims.VictimGroup], bool]
@@ -122,6 +126,7 @@ class SimilarVictims:
             victim = columns.pods.task(place)
             overshoot = self._overshoot((victim,))
             if overshoot is None:
+                found.append(FORBIDDEN)
                 break
             found.append(overshoot)
             if number < len(members):

@@ -100,7 +100,6 @@ class VictimColumns:
                 rows = np.unique(self.pods.rows[places]).tolist()
                 self.changed += rows
                 self.cheaper += rows if spare else []
-
         self._leave_groups(owners)
 
     def _leave_groups(self, owners: Collection[int]) -> None:
