@@ -25,8 +25,17 @@ class Reclaim(contracts.Action[working.Session]):
     }
 
     def execute(self, session: working.Session) -> None:
-        """Serve queue after queue; an overused queue gets nothing."""
-        waiting, lines = preemptors.line_up(session, self.name)
+        """Serve queue after queue; an overused queue gets nothing.
+
+        Nor does a queue while no other queue holds anything to reclaim.
+        """
+        holding = {name for name, held in session.demands.held.items() if any(held)}
+        served = {
+            name
+            for name, queue in session.queues.items()
+            if not of_other_queues(session, queue).queues.isdisjoint(holding)
+        }
+        waiting, lines = preemptors.line_up(session, self.name, served)
         planner = eviction.Planner(session, self, "reclaimable")
         while waiting and not session.work_budget.exhausted:
             queue = waiting.leave()

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from vscheduler.core.api import contracts, hooks
 from vscheduler.core.model import decisions, jobs, nodes, refusals, resources, snapshot
-from vscheduler.core.placement import lookahead, nominated_pods
-from vscheduler.core.session import interfaces, reasons
+from vscheduler.core.placement import explanations, lookahead, nominated_pods
+from vscheduler.core.session import interfaces
 from vscheduler.core.session import session as working
 
 Rows = NDArray[np.int64]
@@ -41,7 +41,7 @@ class Plan:
     """
 
     __slots__ = (
-        *("chosen", "explained", "future", "idle", "number", "outlook", "request"),
+        *("chosen", "future", "idle", "number", "outlook", "request"),
         *("has_row_outlook", "seen", "set_scored", "task"),
     )
 
@@ -62,8 +62,6 @@ class Plan:
         """The key of the plan in the lookahead, renewed whenever the outlook changes."""
         self.chosen: int | None = None
         """The row chosen last, if the task can start there now."""
-        self.explained: interfaces.Explanation | None = None
-        """Why nodes refuse tasks of this plan; None until asked for, and after a node changes."""
 
 
 class Placement:
@@ -82,6 +80,9 @@ class Placement:
         self._numbers = 0
         self._ahead = lookahead.Lookahead()
         self._paused = _paused(session.snapshot.refused, session.layout)
+        self._explanations = explanations.Explanations(session)
+        self._explained: dict[Hashable, tuple[int, interfaces.Explanation]] = {}
+        """Why nodes refuse tasks, by plan, with the number of changes of nodes so far."""
 
     def choose(self, task: jobs.Task) -> interfaces.Choice | None:
         """Return the best node for this task in the present state, or None.
@@ -115,7 +116,7 @@ class Placement:
     def reachable(self, task: jobs.Task) -> NDArray[np.bool_]:
         """Return the nodes (N,) the task could use if evictions made room."""
         session = self._session
-        return _reachable(self.verdicts(task, session.cluster.view()), session.layout)
+        return explanations.reachable(self.verdicts(task, session.cluster.view()), session.layout)
 
     def ranked(self, task: jobs.Task, mask: NDArray[np.bool_]) -> list[int]:
         """Return the rows of these nodes (N,), best score first, whether or not the task fits."""
@@ -133,15 +134,20 @@ class Placement:
 
     def explanation(self, task: jobs.Task) -> interfaces.Explanation:
         """Return why nodes refuse this task, computed once until a node changes."""
-        plan = self._plan(task)
-        if plan.explained is None:
-            self._session.spend("explanations", EXPLANATION_COST)
-            lasting = self._lasting(task, self._session.cluster.view())
-            lasting = [each for each in lasting if not each.temporary]
-            reachable = _reachable(lasting, self._session.layout)
-            outsized = reasons.outsized(self._session, task, reachable)
-            plan.explained = interfaces.Explanation(*self.explain(task), outsized)
-        return plan.explained
+        key, version = self._key(task), len(self._session.cluster.touched)
+        known = self._explained.get(key)
+        if known is not None and known[0] == version:
+            return known[1]
+        self._session.spend("explanations", EXPLANATION_COST)
+        view = self._session.cluster.view()
+        lasting = self._lasting(task, view)
+        found = self._explanations.now(task, [*lasting, *self._pauses(view)])
+        outsized = self._explanations.outsized(
+            task, [each for each in lasting if not each.temporary]
+        )
+        explained = interfaces.Explanation(*found, outsized)
+        self._explained[key] = version, explained
+        return explained
 
     def empty_node_explanation(self, task: jobs.Task) -> interfaces.Explanation:
         """Return why nodes would refuse this task without any running pods.
@@ -151,28 +157,30 @@ class Placement:
         session = self._session
         session.spend("explanations", EMPTY_NODE_COST)
         lasting = self._lasting(task, session.cluster.view())
-        verdicts = [each for each in lasting if not (each.temporary or each.curable)]
-        explained = reasons.explain(session, task, verdicts, session.cluster.allocatable)
-        outsized = reasons.outsized(session, task, _reachable(verdicts, session.layout))
-        return interfaces.Explanation(*explained, outsized)
+        results = [each for each in lasting if not (each.temporary or each.curable)]
+        found = self._explanations.empty(task, results)
+        return interfaces.Explanation(*found, self._explanations.outsized(task, results))
 
     def explain(self, task: jobs.Task) -> tuple[decisions.RefusalCounts, interfaces.Holes]:
         """Return refusals with node counts, and the largest free amounts."""
-        session = self._session
-        verdicts = self.verdicts(task, session.cluster.view())
-        verdicts = (*verdicts, *nominated_pods.verdicts(session, task))
-        return reasons.explain(session, task, verdicts, nominated_pods.room(session, task))
+        return self._explanations.now(task, self.verdicts(task, self._session.cluster.view()))
+
+    def _key(self, task: jobs.Task) -> tuple[jobs.PodClass, str, Hashable]:
+        """Return what tasks with equal plans have in common.
+
+        Tasks of one class may have different labels, and so be selected by different affinity terms
+        of other pods.
+        """
+        return (
+            task.pod_class,
+            self._session.job_state_of(task).job.queue,
+            nominated_pods.likeness(self._session, task),
+        )
 
     def _plan(self, task: jobs.Task) -> Plan:
         """Return the plan for this task, brought up to date."""
         session = self._session
-        # Tasks of one class may have different labels, and so be selected by different affinity
-        # terms of other pods.
-        key = (
-            task.pod_class,
-            session.job_state_of(task).job.queue,
-            nominated_pods.likeness(session, task),
-        )
+        key = self._key(task)
         plan, touched = self._plans.get(key), session.cluster.touched
         if plan is None:
             self._drop_plans(key)
@@ -217,7 +225,6 @@ class Placement:
         if not session.dispatch.rows_tell_all:
             self._refresh(plan, np.array(rows, dtype=np.int64))
             return
-        plan.explained = None
         unknown: dict[int, Hashable] = {}
         # Asking about no rows at all tells whether any plugin has more to declare for this plan.
         if plan.has_row_outlook is None:
@@ -282,7 +289,6 @@ class Placement:
             plan.idle, plan.future = idle, future
         else:
             plan.idle[rows], plan.future[rows] = idle, future
-        plan.explained = None
 
     def _evaluate(
         self, plan: Plan, view: contracts.NodeView
@@ -312,13 +318,13 @@ class Placement:
         self, task: jobs.Task, view: contracts.NodeView
     ) -> Sequence[contracts.FilterResult]:
         """Return the results of all filters for these nodes, pauses after refusals included."""
-        paused = self._paused.items()
+        return [*self._lasting(task, view), *self._pauses(view)]
+
+    def _pauses(self, view: contracts.NodeView) -> list[contracts.FilterResult]:
+        """Return the pauses after refusals as filter results for these nodes."""
         return [
-            *self._lasting(task, view),
-            *(
-                contracts.FilterResult(refusal, view.of(passes), temporary=True)
-                for refusal, passes in paused
-            ),
+            contracts.FilterResult(refusal, view.of(passes), temporary=True)
+            for refusal, passes in self._paused.items()
         ]
 
     def _lasting(self, task: jobs.Task, view: contracts.NodeView) -> list[contracts.FilterResult]:
@@ -375,12 +381,3 @@ def _paused(
             passes = found.setdefault(refusal, np.ones(layout.size, dtype=np.bool_))
             passes[layout.rows[name]] = False
     return dict(sorted(found.items()))
-
-
-def _reachable(verdicts: Sequence[contracts.FilterResult], layout: nodes.NodeLayout) -> nodes.Mask:
-    """Return the nodes (N,) passing all filters beyond the reach of evictions."""
-    mask = np.ones(layout.size, dtype=np.bool_)
-    for result in verdicts:
-        if not result.curable:
-            mask &= result.passes
-    return mask

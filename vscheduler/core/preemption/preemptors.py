@@ -64,10 +64,11 @@ def _traits(task: jobs.Task) -> Hashable:
 
 
 def line_up(
-    session: working.Session, action: str
+    session: working.Session, action: str, served: Container[str] | None = None
 ) -> tuple[ordering.Line[queues.Queue], dict[str, ordering.Line[Preemptor]]]:
     """Return the queues with starving jobs, and the starving jobs of each queue.
 
+    `served` are the names of all queues that the action may help; None: all.
     Jobs that weren't admitted are left out (Volcano: preempt and reclaim skip Pending jobs). So are
     jobs for which this action found no victims in the unfinished cycles just before, and jobs for
     which the API server has refused evictions repeatedly.
@@ -81,6 +82,8 @@ def line_up(
     hurried = session.work_budget.hurried
     for state in session.unfinished_jobs():
         if not state.counts[jobs.TaskStatus.PENDING] or state.phase is jobs.Phase.PENDING:
+            continue
+        if served is not None and state.job.queue not in served:
             continue
         if state.job.id in refused or (failed and (action, state.job.id) in failed):
             continue
