@@ -163,7 +163,7 @@ def test_nothing_that_is_kept_in_mind_forgets_them(picture: str) -> None:
     known = decided(documents)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lookahead, "DEPTH", 0)
-        patch.setattr(unschedulable_classes, "groups", lambda *_: [])
+        patch.setattr(unschedulable_classes.UnschedulableClasses, "_member", lambda *_: None)
         patch.setattr(preemptors.Preemptor, "likeness", lambda *_: None)
         assert decided(documents) == known
 

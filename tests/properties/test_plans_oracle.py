@@ -119,7 +119,7 @@ def keeping_nothing() -> Iterator[None]:
         patch.setattr(predicates.Predicates, "_ruling", ruled)
         patch.setattr(lookahead.Lookahead, "get", lambda *_: None)
         patch.setattr(lookahead, "DEPTH", 0)
-        patch.setattr(unschedulable_classes, "groups", lambda *_: [])
+        patch.setattr(unschedulable_classes.UnschedulableClasses, "_member", lambda *_: None)
         patch.setattr(preemptors.Preemptor, "likeness", lambda *_: None)
         yield
 

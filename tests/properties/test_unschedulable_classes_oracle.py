@@ -25,7 +25,7 @@ CYCLES = 3
 def one_by_one() -> Iterator[None]:
     """No two jobs share a turn, nor what became of it."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(unschedulable_classes, "groups", lambda *_: [])
+        patch.setattr(unschedulable_classes.UnschedulableClasses, "_member", lambda *_: None)
         patch.setattr(preemptors.Preemptor, "likeness", lambda *_: None)
         yield
 
@@ -43,9 +43,11 @@ def crowds(draw: strategies.DrawFn) -> str:
     """A cluster, and some more jobs of few kinds that may be too large for it, in its queues."""
     picture = draw(clusters.pictures())
     queues = [line.split()[1] for line in picture.splitlines() if line.split()[:1] == ["queue"]]
-    sizes = strategies.tuples(strategies.sampled_from(queues), strategies.sampled_from((1, 3, 6)))
+    sizes = strategies.tuples(
+        strategies.sampled_from(queues), strategies.sampled_from((1, 2, 3, 5, 6))
+    )
     lines = [picture]
-    for number, (queue, cpu) in enumerate(draw(strategies.lists(sizes, max_size=8))):
+    for number, (queue, cpu) in enumerate(draw(strategies.lists(sizes, max_size=14))):
         pods, least = draw(strategies.sampled_from([(1, 1), (2, 1), (2, 2)]))
         lines.append(f"job {queue}/crowd{number} min={least} cpu={cpu} {' -' * pods}")
     return "\n".join(lines)

@@ -56,6 +56,7 @@ def cases(scale: float = 1.0) -> Iterator[Case]:
         yield _one_change(nodes)
     for waiting in map(size, (2500, 5000, 10_000)):
         yield from _without_room(size(1000), waiting)
+        yield _classes_without_room(size(500), waiting)
     for wanted in map(size, (250, 500, 1000)):
         yield from _evicting(size(1000), wanted)
     for nodes in map(size, (1000, 2000, 4000)):
@@ -110,6 +111,21 @@ def _without_room(nodes: int, waiting: int) -> Iterator[Case]:
         name=name,
         change=lambda cluster: cluster.add(late),
         bound=1,
+        series=(f"{name}, by pods",),
+    )
+
+
+def _classes_without_room(nodes: int, waiting: int) -> Case:
+    """Every fifth waiting job asks for something else, and then a gang comes that fits."""
+    name = "classes without room, a gang comes"
+    late = clusters.Gang(name="late", requests=[clusters.POD] * 2)
+    return Case(
+        name=name,
+        nodes=nodes,
+        pods=waiting,
+        build=partial(without_room, nodes, waiting, max(1, waiting // 5)),
+        change=lambda cluster: cluster.add(late),
+        bound=2,
         series=(f"{name}, by pods",),
     )
 
@@ -188,13 +204,14 @@ def all_bound(nodes: int) -> clusters.Cluster:
     return cluster
 
 
-def without_room(nodes: int, waiting: int) -> clusters.Cluster:
+def without_room(nodes: int, waiting: int, classes: int = 1) -> clusters.Cluster:
     """Nodes that are half full, and jobs of one pod that needs more than the other half."""
     cluster = clusters.Cluster()
     places = cluster.add_nodes(nodes)
     cluster.add(clusters.Gang(name="there", requests=[HALF] * nodes, nodes=places))
     for number in range(waiting):
-        cluster.add(clusters.Gang(name=f"gang-{number:05}", requests=[MORE]))
+        request = {**MORE, "memory": f"{1024 + number % classes}Mi"}
+        cluster.add(clusters.Gang(name=f"gang-{number:05}", requests=[request]))
     return cluster
 
 

@@ -5,7 +5,7 @@ Queues take turns in order of fairness. Volcano: actions/allocate.
 
 import functools
 from collections import deque
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from enum import Enum, auto
 from typing import ClassVar, TypeAlias
 
@@ -25,8 +25,9 @@ TURN_COST = 20
 TASK_COST = 50
 """Approximate microseconds for one task placed or refused."""
 
-UNSCHEDULABLE_COST = 50
-"""Approximate microseconds for reporting one job without any suitable node."""
+
+JOBS_PER_FAILURE = 256
+"""After one turn in vain for so many jobs in line, the rest is checked for classes without room."""
 
 
 class Placed(Enum):
@@ -62,22 +63,23 @@ class Allocate(contracts.Action[working.Session]):
         Jobs with nominations go first. Jobs without any suitable node are reported after all turns,
         since turns are more important for a limited budget. Half of the budget is guaranteed for
         turns, whatever admission has cost, and at least one turn is given, whatever the sorting of
-        jobs has cost.
+        jobs has cost; a quarter is guaranteed for reports.
         """
         for state in session.work_budget.in_turn(
             nominations.startable(session, self._waiting(session))
         ):
             _start_nominated(session, state)
         session.work_budget.grant(2)
-        lines, unschedulable = _line_up(session)
+        classes = unschedulable_classes.UnschedulableClasses(session)
+        lines, unschedulable = _line_up(session, classes)
         later: Lines = {}
-        spent = _take_turns(session, lines, later)
+        spent = _take_turns(session, (lines, later), classes, unschedulable)
         if not spent:
-            _take_turns(session, later, None)
+            _take_turns(session, (later, None), classes, unschedulable)
         for line in (*lines.values(), *later.values()):
             session.reasons.skip(*(turn.state.job.id for turn in line.rest()))
-        for group in unschedulable:
-            _report_unschedulable(session, *group)
+        session.work_budget.grant(4)
+        unschedulable_classes.report(session, unschedulable)
 
     def _waiting(self, session: working.Session) -> Collection[jobs.JobId]:
         """Return the jobs that wait on reserved resources, and may start on these at once.
@@ -90,11 +92,18 @@ class Allocate(contracts.Action[working.Session]):
         return waiting - {evict.beneficiary for evict in session.decided.evicts.values()}
 
 
-def _take_turns(session: working.Session, lines: Lines, later: Lines | None) -> bool:
+def _take_turns(
+    session: working.Session,
+    line_up: tuple[Lines, Lines | None],
+    classes: unschedulable_classes.UnschedulableClasses,
+    unschedulable: list[unschedulable_classes.Group],
+) -> bool:
     """Give turns while the budget lasts, and return whether the budget is used up.
 
-    In a hurry, jobs of namespaces that have used their part of the budget are moved to `later`.
+    In a hurry, jobs of namespaces that have used their part of the budget are moved to the later
+    lines. As room becomes scarce, jobs without any leave the lines, to be reported after the turns.
     """
+    lines, later = line_up
     waiting: ordering.Line[queues.Queue] = ordering.Line()
     key = functools.partial(ordering.queue_key, session.dispatch)
     # Keys of queues grow with allocations; in a tree of the plugin drf they may shrink, too.
@@ -103,7 +112,7 @@ def _take_turns(session: working.Session, lines: Lines, later: Lines | None) -> 
     for name in lines:
         queue = session.queues[name]
         waiting.join(key(queue), queue)
-    spent = False
+    in_vain, spent = 0, False
     while waiting and not spent:
         session.spend("turns", TURN_COST)
         queue = leave(key)
@@ -119,12 +128,27 @@ def _take_turns(session: working.Session, lines: Lines, later: Lines | None) -> 
             continue
         turn = line.leave()
         session.work_budget.charge(turn.state.job.namespace)
-        if _place(session, queue, turn) and turn.tasks:
+        if not _place(session, queue, turn):
+            in_vain += 1
+        elif turn.tasks:
             line.join(ordering.job_key(session.dispatch, turn.state), turn)
         session.work_budget.charge()
         waiting.join(key(queue), queue)
+        if in_vain and in_vain * JOBS_PER_FAILURE >= sum(map(len, lines.values())):
+            in_vain = 0
+            unschedulable += _without_room(lines, classes)
         spent = session.work_budget.over
     return spent
+
+
+def _without_room(
+    lines: Lines, classes: unschedulable_classes.UnschedulableClasses
+) -> list[unschedulable_classes.Group]:
+    """Remove the jobs for which no node has enough free resources any more, and return them."""
+    dropped: ordering.Line[reasons.JobTurn] = ordering.Line()
+    for line in lines.values():
+        line.part(lambda turn: classes.lacks_room(turn.state), dropped)
+    return classes.grouped(turn.state for turn in dropped.rest())
 
 
 def _defer(
@@ -174,15 +198,15 @@ def _start_nominated(session: working.Session, state: job_state.JobState) -> Non
 
 
 def _line_up(
-    session: working.Session,
-) -> tuple[Lines, Sequence[unschedulable_classes.Group]]:
+    session: working.Session, classes: unschedulable_classes.UnschedulableClasses
+) -> tuple[Lines, list[unschedulable_classes.Group]]:
     """Return the jobs with tasks to place by queue, and the jobs without a suitable node."""
     lines: Lines = {}
     admission = session.policy.runs("enqueue")
     due = [
         state for state in session.unfinished_jobs() if _is_due(session, state, admission=admission)
     ]
-    without = unschedulable_classes.groups(session, due)
+    without = classes.groups(due)
     apart = {state.job.id for _, group in without for state in group}
     for state in due:
         job = state.job
@@ -222,59 +246,6 @@ def _is_due(session: working.Session, state: job_state.JobState, *, admission: b
         session.reasons.skip(state.job.id)
         return False
     return True
-
-
-def _report_unschedulable(
-    session: working.Session, task: jobs.Task, group: Sequence[job_state.JobState]
-) -> None:
-    """Report a group of similar jobs without any suitable node, as if each had taken a turn.
-
-    task is a pod of the first job.
-    """
-    queue = session.queues[group[0].job.queue]
-    overused = session.dispatch.any_says("overused", queue)
-    known: dict[Hashable, decisions.Reason] = {}
-    for place, state in enumerate(group):
-        if place and session.work_budget.over:
-            session.reasons.skip(state.job.id)
-            continue
-        session.work_budget.charge(state.job.namespace)
-        session.spend("roomless", UNSCHEDULABLE_COST)
-        turn = reasons.JobTurn(
-            state, deque((unschedulable_classes.representative(state.job) or task,))
-        )
-        if overused:
-            reasons.note_share(session, queue, turn)
-        else:
-            _record_refusal(session, queue, turn, known)
-    session.work_budget.charge()
-
-
-def _record_refusal(
-    session: working.Session,
-    queue: queues.Queue,
-    turn: reasons.JobTurn,
-    known: dict[Hashable, decisions.Reason],
-) -> None:
-    """Record what `_place` would record if no node is suitable.
-
-    known caches the reasons of similar jobs.
-    """
-    state, task = turn.state, turn.tasks[0]
-    if session.dispatch.all_agree("allocatable", queue, task):
-        job = state.job
-        key = (len(job.tasks), job.min_member, state.ready_tasks)
-        if key not in known:
-            known[key] = reasons.no_room(session, state, task)
-        session.reasons.note(job.id, known[key])
-    else:
-        reasons.note_share(session, queue, turn, task)
-    if session.dispatch.all_agree("job_ready", state):
-        return
-    if session.dispatch.vote("job_pipelined", state):
-        reasons.note_waiting(session, state)
-    else:
-        reasons.note_incomplete(session, state)
 
 
 def _place(session: working.Session, queue: queues.Queue, turn: reasons.JobTurn) -> bool:

@@ -20,6 +20,12 @@ from vscheduler.core.session import session as working
 KEPT_MAX = 64
 """How many combinations of filter results are kept at most."""
 
+REFUSED_COST = 40
+"""Approximate microseconds for counting the nodes of a new combination, beside the nodes' part."""
+
+NODES_PER_UNIT = 20
+"""For how many nodes the counting takes about a microsecond."""
+
 
 class Explanations:
     """Explanations for the pods of one cycle."""
@@ -42,6 +48,7 @@ class Explanations:
         key = (len(session.cluster.touched), _identity(results))
         known = self._kept.get(key)
         if known is None:
+            session.spend("refused nodes", REFUSED_COST + session.layout.size // NODES_PER_UNIT)
             free = session.cluster.allocatable - session.cluster.future_used
             known = _keep(self._kept, key, RefusedNodes(session, results, free))
         return known.explain(session.request(task))
@@ -53,6 +60,7 @@ class Explanations:
         session, key = self._session, ("empty", _identity(results))
         known = self._kept.get(key)
         if known is None:
+            session.spend("refused nodes", REFUSED_COST + session.layout.size // NODES_PER_UNIT)
             allocatable = session.cluster.allocatable
             known = _keep(self._kept, key, RefusedNodes(session, results, allocatable))
         return known.explain(session.request(task))
@@ -147,14 +155,14 @@ class UsableNodes:
         self._results = results  # so that no other object gets the identity of one of these
         self._rows = np.flatnonzero(reachable(results, session.layout))
         self._allocatable = session.cluster.allocatable[self._rows]
-        self._sizes = np.unique(self._allocatable, axis=0)
-        """All different nodes, each once."""
+        self._fitting: resources.Vector | None = None
+        """The last node that turned out to be large enough, (R,)."""
 
     def outsized(self, request: resources.Vector) -> interfaces.Holes:
         """Return the largest amounts, if no node is large enough for this request."""
-        if not self._rows.size or resources.fits(request, self._sizes).any():
+        if not self._rows.size or self._fits(request):
             return ()
-        most = self._sizes.max(axis=0)
+        most = self._allocatable.max(axis=0)
         wanted = np.flatnonzero(request)
         short = wanted[most[wanted] < request[wanted]]
         return tuple(
@@ -166,6 +174,14 @@ class UsableNodes:
             for column in (short if short.size else wanted).tolist()
             if self._space.names[column] != resources.PODS
         )
+
+    def _fits(self, request: resources.Vector) -> bool:
+        if self._fitting is not None and (request <= self._fitting)[request > 0].all():
+            return True
+        large_enough = np.flatnonzero(resources.fits(request, self._allocatable))
+        if large_enough.size:
+            self._fitting = self._allocatable[large_enough[0]]
+        return bool(large_enough.size)
 
 
 def reachable(results: Sequence[contracts.FilterResult], layout: nodes.NodeLayout) -> nodes.Mask:

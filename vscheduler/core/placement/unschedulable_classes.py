@@ -6,13 +6,12 @@ answer. Pods with affinity to other pods are left out, for such pods may still a
 nominated pods.
 """
 
+from collections import deque
 from collections.abc import Hashable, Iterable, Sequence
 from typing import TypeAlias
 
-import numpy as np
-
-from vscheduler.core.model import jobs, resources
-from vscheduler.core.session import job_state
+from vscheduler.core.model import decisions, jobs, queues, resources
+from vscheduler.core.session import job_state, reasons
 from vscheduler.core.session import session as working
 
 JOBS_MIN = 2
@@ -22,8 +21,11 @@ would cost as much as the jobs' turns."""
 PART = 4
 """At most a quarter of the budget is for classes for which some node has enough free resources."""
 
-CHECK_COST = 2
+CHECK_COST = 5
 """Approximate microseconds for comparing a class with the most that any node has free."""
+
+REPORT_COST = 20
+"""Approximate microseconds for reporting one job without any suitable node."""
 
 NODES_PER_UNIT = 200
 """With how many nodes a class is compared in about a microsecond."""
@@ -32,58 +34,118 @@ Group: TypeAlias = tuple[jobs.Task, Sequence[job_state.JobState]]
 """Jobs whose pending pods are all like this task."""
 
 
-def groups(session: working.Session, due: Iterable[job_state.JobState]) -> list[Group]:
-    """Return the jobs with pods refused by every node, now and after pending releases.
+class UnschedulableClasses:
+    """Finds jobs that no node takes, before or instead of their turns in one cycle."""
 
-    Most of them lack resources on every node, which is cheap to know for any number of classes.
-    """
-    by_pod = _by_pod(session, due)
-    room = FreeRoom(session, [task for task, _ in by_pod])
-    found: list[Group] = []
-    is_spent = session.work_budget.part(PART)
-    for task, each in sorted(by_pod, key=lambda group: len(group[1]), reverse=True):
-        session.work_budget.charge(task.namespace)
-        is_refused = not room.may_take(task) or (
-            len(each) >= JOBS_MIN and not is_spent() and session.placement.choose(task) is None
+    def __init__(self, session: working.Session) -> None:
+        self._session = session
+        self._room = FreeRoom(session)
+        self._members: dict[jobs.JobId, jobs.Task] = {}
+        """By job, a task that stands for all pending pods of the job, as far as known."""
+        nominations = session.snapshot.carried.nominations
+        self._all_alone = (
+            session.affinity_counts.nobody and not nominations and not session.nominated
         )
-        if is_refused:
-            found.append((task, each))
-    session.work_budget.charge()
-    return found
+
+    def groups(self, due: Iterable[job_state.JobState]) -> list[Group]:
+        """Return the jobs with pods refused by every node, now and after pending releases.
+
+        Most of them lack resources on every node, which is cheap to know for any number of classes.
+        """
+        session, found = self._session, list[Group]()
+        by_pod = self.grouped(due)
+        is_spent = session.work_budget.part(PART)
+        for task, each in sorted(by_pod, key=lambda group: len(group[1]), reverse=True):
+            session.work_budget.charge(task.namespace)
+            is_refused = not self._room.may_take(task) or (
+                len(each) >= JOBS_MIN and not is_spent() and session.placement.choose(task) is None
+            )
+            if is_refused:
+                found.append((task, each))
+        session.work_budget.charge()
+        return found
+
+    def lacks_room(self, state: job_state.JobState) -> bool:
+        """Whether no node has enough free resources for the job's pods."""
+        task = self._members.get(state.job.id)
+        return task is not None and state.untouched and not self._room.may_take(task)
+
+    def grouped(self, due: Iterable[job_state.JobState]) -> list[Group]:
+        """Return the jobs whose pending pods all have equal chances, grouped by these chances."""
+        found: dict[Hashable, tuple[jobs.Task, list[job_state.JobState]]] = {}
+        nominated = self._session.nominated
+        for state in due:
+            task = self._member(state)
+            if task is not None:
+                self._members[state.job.id] = task
+                reserved = nominated.of(task) if nominated else None
+                key = (task.pod_class, task.role, state.job.queue, reserved)
+                found.setdefault(key, (task, []))[1].append(state)
+        return list(found.values())
+
+    def _member(self, state: job_state.JobState) -> jobs.Task | None:
+        """Return a task that stands for all pending pods of the job; None if there is none."""
+        if state.job.id in self._members:
+            return self._members[state.job.id]
+        task = representative(state.job)
+        if task is None or not state.untouched:
+            return None
+        return task if self._all_alone or _is_alone(self._session, state.job) else None
 
 
 class FreeRoom:
-    """What nodes have free for pods, now and after pending releases; reservations count as free."""
+    """What nodes have free for pods, now and after pending releases; reservations count as free.
 
-    def __init__(self, session: working.Session, tasks: Sequence[jobs.Task]) -> None:
-        """Compare the requests of all these tasks with the most that any node has free."""
+    Asked between turns only: by then, nodes never have more free than before.
+    """
+
+    def __init__(self, session: working.Session) -> None:
         self._session = session
-        free = session.cluster.allocatable - session.cluster.future_used
-        self._free = resources.by_column(free)
+        self._lacking: set[tuple[str, jobs.PodClass]] = set()
+        """By queue, classes for which no node has had enough."""
+        self._seen = -1
+        """How much of `session.cluster.touched` is followed."""
+        self._free = self._most = session.space.zeros()
         self._by_domain: dict[int, tuple[resources.Vector, resources.Vector]] = {}
-        requests = np.array([session.request(task) for task in tasks], dtype=np.int64)
-        requests = requests.reshape(-1, session.space.size)
-        most = free.max(axis=0, initial=-resources.SUM_MAX)
-        short = ((requests > most) & (requests > 0)).any(axis=1)
-        self._short = {task.uid for task, each in zip(tasks, short.tolist(), strict=True) if each}
 
     def may_take(self, task: jobs.Task) -> bool:
         """Whether any node usable for the task has enough free resources for the task."""
-        self._session.spend("classes", CHECK_COST)
-        if task.uid in self._short:
+        pair = (self._session.job_state_of(task).job.queue, task.pod_class)
+        if pair in self._lacking:
             return False
-        free, most = self._usable(task)
-        request = self._session.request(task)
-        if ((request > most) & (request > 0)).any():
+        self._session.spend("classes", CHECK_COST)
+        self._refresh()
+        if not self._suffices(*pair, self._session.request(task)):
+            self._lacking.add(pair)
+            return False
+        return True
+
+    def _suffices(self, queue: str, pod_class: jobs.PodClass, request: resources.Vector) -> bool:
+        """Whether any node has enough free resources."""
+        if _exceeds(request, self._most):
+            return False
+        free, most = self._usable(queue, pod_class)
+        if _exceeds(request, most):
             return False
         self._session.spend("classes", len(free) // NODES_PER_UNIT)
         return bool(resources.fits(request, free).any())
 
-    def _usable(self, task: jobs.Task) -> tuple[resources.Vector, resources.Vector]:
-        """Return what the nodes usable for the task have free, (n, R), and the maximum, (R,)."""
+    def _refresh(self) -> None:
+        """Follow the changes of nodes."""
+        cluster = self._session.cluster
+        if self._seen != len(cluster.touched):
+            self._seen = len(cluster.touched)
+            self._session.spend("classes", len(cluster.used) // NODES_PER_UNIT)
+            self._free = resources.by_column(cluster.allocatable - cluster.future_used)
+            self._most = self._free.max(axis=0, initial=-resources.SUM_MAX)
+            self._by_domain.clear()
+
+    def _usable(
+        self, queue: str, pod_class: jobs.PodClass
+    ) -> tuple[resources.Vector, resources.Vector]:
+        """Return what the nodes usable for the pods have free, (n, R), and the maximum, (R,)."""
         pools = self._session.pools
-        pair = (self._session.job_state_of(task).job.queue, task.pod_class)
-        domain, _ = pools.demands.get(pair, (pools.anywhere, 0))
+        domain, _ = pools.demands.get((queue, pod_class), (pools.anywhere, 0))
         if domain not in self._by_domain:
             free = resources.by_column(self._free[pools.reach[domain][pools.kinds]])
             most = free.max(axis=0, initial=-resources.SUM_MAX)
@@ -91,19 +153,9 @@ class FreeRoom:
         return self._by_domain[domain]
 
 
-def _by_pod(session: working.Session, due: Iterable[job_state.JobState]) -> list[Group]:
-    """Return the jobs whose pending pods all have equal chances, grouped by these chances."""
-    found: dict[Hashable, tuple[jobs.Task, list[job_state.JobState]]] = {}
-    nominated = bool(session.nominated)
-    nominations = session.snapshot.carried.nominations
-    all_alone = session.affinity_counts.nobody and not nominations and not nominated
-    for state in due:
-        task = representative(state.job)
-        if task is not None and state.untouched and (all_alone or _is_alone(session, state.job)):
-            reserved = session.nominated.of(task) if nominated else None
-            key = (task.pod_class, task.role, state.job.queue, reserved)
-            found.setdefault(key, (task, []))[1].append(state)
-    return list(found.values())
+def _exceeds(request: resources.Vector, most: resources.Vector) -> bool:
+    """Whether the request (R,) is larger than the most of any requested resource, (R,)."""
+    return bool(((request > most) & (request > 0)).any())
 
 
 def _is_alone(session: working.Session, job: jobs.Job) -> bool:
@@ -136,3 +188,55 @@ def _waiting(job: jobs.Job) -> list[jobs.Task]:
     """Return the job's pending pods by UID, except best-effort pods."""
     pending = jobs.TaskStatus.PENDING
     return [task for task in job.tasks if task.status is pending and not task.best_effort]
+
+
+def report(session: working.Session, groups: Iterable[Group]) -> None:
+    """Report groups of similar jobs without any suitable node, as if each had taken a turn.
+
+    Jobs for which the budget doesn't suffice are left for the next cycle, except the first one.
+    """
+    is_first = True
+    for task, group in groups:
+        queue = session.queues[group[0].job.queue]
+        overused = session.dispatch.any_says("overused", queue)
+        known: dict[Hashable, decisions.Reason] = {}
+        for state in group:
+            if session.work_budget.over and not is_first:
+                session.reasons.skip(state.job.id)
+                continue
+            is_first = False
+            session.work_budget.charge(state.job.namespace)
+            session.spend("roomless", REPORT_COST)
+            turn = reasons.JobTurn(state, deque((representative(state.job) or task,)))
+            if overused:
+                reasons.note_share(session, queue, turn)
+            else:
+                _record_refusal(session, queue, turn, known)
+    session.work_budget.charge()
+
+
+def _record_refusal(
+    session: working.Session,
+    queue: queues.Queue,
+    turn: reasons.JobTurn,
+    known: dict[Hashable, decisions.Reason],
+) -> None:
+    """Record what a turn would record if no node is suitable.
+
+    known caches the reasons of similar jobs.
+    """
+    state, task = turn.state, turn.tasks[0]
+    if session.dispatch.all_agree("allocatable", queue, task):
+        job = state.job
+        key = (len(job.tasks), job.min_member, state.ready_tasks)
+        if key not in known:
+            known[key] = reasons.no_room(session, state, task)
+        session.reasons.note(job.id, known[key])
+    else:
+        reasons.note_share(session, queue, turn, task)
+    if session.dispatch.all_agree("job_ready", state):
+        return
+    if session.dispatch.vote("job_pipelined", state):
+        reasons.note_waiting(session, state)
+    else:
+        reasons.note_incomplete(session, state)

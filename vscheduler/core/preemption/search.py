@@ -213,8 +213,11 @@ class VictimSearch:
     def _sum(self, tasks: Iterable[jobs.Task]) -> resources.Vector:
         """Return the total request, (R,)."""
         total = self._session.space.zeros()
+        alike: dict[jobs.PodClass, list[jobs.Task]] = {}
         for task in tasks:
-            total += self._session.request(task)
+            alike.setdefault(task.pod_class, []).append(task)
+        for each in alike.values():
+            total += len(each) * self._session.request(each[0])
         return total
 
     def _place_with_victims(self, task: jobs.Task, alike: Hashable) -> bool:

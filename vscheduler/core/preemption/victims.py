@@ -125,10 +125,15 @@ def whole(state: job_state.JobState) -> VictimGroup | None:
 
     None for fewer than two pods, or if one of the pods can't be evicted now.
     """
+    tasks = state.job.memo("whole", lambda: _whole(state)) if state.untouched else _whole(state)
+    return VictimGroup(state=state, tasks=tasks, whole=True) if tasks else None
+
+
+def _whole(state: job_state.JobState) -> tuple[jobs.Task, ...]:
     held = [task for task in state.job.tasks if state.status(task) in jobs.HOLDING]
     if len(held) < 2 or any(state.status(task) not in jobs.EVICTABLE for task in held):
-        return None
-    return VictimGroup(state=state, tasks=tuple(held), whole=True)
+        return ()
+    return tuple(held)
 
 
 def merged(chosen: Sequence[VictimGroup], more: VictimGroup) -> list[VictimGroup]:

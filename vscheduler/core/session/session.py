@@ -67,8 +67,10 @@ class Session:
         self.gang_searches = carried.GangSearches(snapshot.carried)
         self.work_budget = budget
         self.spend = budget.spend
+        unfinished = self.unfinished_jobs()
+        self.work_budget.open(len(unfinished))
         if snapshot.carried.work_by_namespace:
-            self.work_budget.resume_round(self.unfinished_jobs(), snapshot.carried.attempted)
+            self.work_budget.resume_round(unfinished, snapshot.carried.attempted)
         self.node_losses = node_loss_grace.NodeLosses(snapshot)
         self.affinity_counts = affinity_counts
         self.nominated = nominated

@@ -44,6 +44,16 @@ class WorkBudget:
         self._part: int | None = None
         """The highest cost of a namespace that is still served first; None if there is no hurry."""
 
+    def open(self, unfinished_jobs: int) -> None:
+        """Take the cost of opening a session with so many unfinished jobs off the budget.
+
+        At least half of the budget remains. The cost alone never makes a cycle unfinished: the next
+        cycle would begin with the same cost, for ever.
+        """
+        if self._budget is not None:
+            left = self._budget - OPENING_COST * unfinished_jobs
+            self._budget = self._limit = max(left, -(-self._budget // 2))
+
     def resume_round(
         self, unfinished_jobs: Sequence[job_state.JobState], tried: Collection[jobs.JobId]
     ) -> None:
