@@ -4,9 +4,8 @@ Most pods that find no node pass and fail the same filters as many others, and d
 requests only. What such pods have in common is worked out once.
 """
 
-from collections import OrderedDict
-from collections.abc import Hashable, Sequence
-from typing import TypeVar
+from collections.abc import Sequence
+from typing import Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +16,7 @@ from vscheduler.core.placement import nominated_pods
 from vscheduler.core.session import interfaces
 from vscheduler.core.session import session as working
 
-KEPT_MAX = 64
+KEPT_MAX = 16
 """How many combinations of filter results are kept at most."""
 
 REFUSED_COST = 40
@@ -32,9 +31,12 @@ class Explanations:
 
     def __init__(self, session: working.Session) -> None:
         self._session = session
-        self._kept: OrderedDict[Hashable, RefusedNodes] = OrderedDict()
-        """By what the answers follow from, the last one used last."""
-        self._usable: OrderedDict[Hashable, UsableNodes] = OrderedDict()
+        self._changes = 0
+        """How many changes of nodes `_now` has followed."""
+        self._now: list[RefusedNodes] = []
+        """By filter results, the last one used first; so are the others."""
+        self._empty: list[RefusedNodes] = []
+        self._usable: list[UsableNodes] = []
 
     def now(
         self, task: jobs.Task, results: Sequence[contracts.FilterResult]
@@ -45,25 +47,23 @@ class Explanations:
             results = (*results, *nominated_pods.verdicts(session, task))
             free = nominated_pods.room(session, task)
             return RefusedNodes(session, results, free).explain(session.request(task))
-        key = (len(session.cluster.touched), _identity(results))
-        known = self._kept.get(key)
+        if self._changes != len(session.cluster.touched):
+            self._changes = len(session.cluster.touched)
+            self._now.clear()
+        known = _find(self._now, results)
         if known is None:
-            session.spend("refused nodes", REFUSED_COST + session.layout.size // NODES_PER_UNIT)
             free = session.cluster.allocatable - session.cluster.future_used
-            known = _keep(self._kept, key, RefusedNodes(session, results, free))
+            known = self._refused(self._now, results, free)
         return known.explain(session.request(task))
 
     def empty(
         self, task: jobs.Task, results: Sequence[contracts.FilterResult]
     ) -> tuple[decisions.RefusalCounts, interfaces.Holes]:
         """Return why nodes would refuse this task without any pods on them."""
-        session, key = self._session, ("empty", _identity(results))
-        known = self._kept.get(key)
+        known = _find(self._empty, results)
         if known is None:
-            session.spend("refused nodes", REFUSED_COST + session.layout.size // NODES_PER_UNIT)
-            allocatable = session.cluster.allocatable
-            known = _keep(self._kept, key, RefusedNodes(session, results, allocatable))
-        return known.explain(session.request(task))
+            known = self._refused(self._empty, results, self._session.cluster.allocatable)
+        return known.explain(self._session.request(task))
 
     def outsized(
         self, task: jobs.Task, results: Sequence[contracts.FilterResult]
@@ -74,11 +74,24 @@ class Explanations:
         requested resources if each one alone would fit on some node. Usable are the nodes that
         pass all filters beyond the reach of evictions.
         """
-        key = _identity([each for each in results if not each.curable])
-        known = self._usable.get(key)
+        lasting = [each for each in results if not each.curable]
+        known = _find(self._usable, lasting)
         if known is None:
-            known = _keep(self._usable, key, UsableNodes(self._session, results))
+            known = UsableNodes(self._session, lasting)
+            _keep(self._usable, known)
         return known.outsized(self._session.request(task))
+
+    def _refused(
+        self,
+        kept: "list[RefusedNodes]",
+        results: Sequence[contracts.FilterResult],
+        free: resources.Vector,
+    ) -> "RefusedNodes":
+        session = self._session
+        session.spend("refused nodes", REFUSED_COST + session.layout.size // NODES_PER_UNIT)
+        made = RefusedNodes(session, results, free)
+        _keep(kept, made)
+        return made
 
 
 class RefusedNodes:
@@ -96,7 +109,7 @@ class RefusedNodes:
     ) -> None:
         """Count the nodes refused by these filter results. What is free (N, R) mustn't change."""
         self._names, self._layout = session.space.names, session.layout
-        self._results = results  # so that no other object gets the identity of one of these
+        self.results = results
         alive = np.ones(session.layout.size, dtype=np.bool_)
         self._counts: dict[refusals.Refusal, int] = {}
         for result in results:
@@ -152,7 +165,7 @@ class UsableNodes:
 
     def __init__(self, session: working.Session, results: Sequence[contracts.FilterResult]) -> None:
         self._space, self._layout = session.space, session.layout
-        self._results = results  # so that no other object gets the identity of one of these
+        self.results = results
         self._rows = np.flatnonzero(reachable(results, session.layout))
         self._allocatable = session.cluster.allocatable[self._rows]
         self._fitting: resources.Vector | None = None
@@ -193,17 +206,35 @@ def reachable(results: Sequence[contracts.FilterResult], layout: nodes.NodeLayou
     return mask
 
 
-def _identity(results: Sequence[contracts.FilterResult]) -> Hashable:
-    """Return a key that is equal for the same arrays only, while the results are kept."""
-    return tuple((each.refusal, id(each.passes), id(each.later)) for each in results)
+class _Kept(Protocol):
+    """What follows from filter results."""
+
+    results: Sequence[contracts.FilterResult]
 
 
-Kept = TypeVar("Kept")
+Kept = TypeVar("Kept", bound=_Kept)
 
 
-def _keep(kept: OrderedDict[Hashable, Kept], key: Hashable, made: Kept) -> Kept:
-    """Keep what was made, instead of the oldest one if there are too many."""
-    kept[key] = made
-    if len(kept) > KEPT_MAX:
-        kept.popitem(last=False)
-    return made
+def _find(kept: list[Kept], results: Sequence[contracts.FilterResult]) -> Kept | None:
+    """Return what is kept for these results, and move it to the front; None for new results.
+
+    Filters that give the same array for many pods give the same object. Equal arrays aren't looked
+    for, which would cost more than it saves.
+    """
+    for place, each in enumerate(kept):
+        if len(each.results) == len(results) and all(map(_are_same, each.results, results)):
+            kept.insert(0, kept.pop(place))
+            return each
+    return None
+
+
+def _are_same(left: contracts.FilterResult, right: contracts.FilterResult) -> bool:
+    return (
+        left.passes is right.passes and left.later is right.later and left.refusal == right.refusal
+    )
+
+
+def _keep(kept: list[Kept], made: Kept) -> None:
+    """Keep what was made, instead of the one that was used least recently if there are too many."""
+    kept.insert(0, made)
+    del kept[KEPT_MAX:]
