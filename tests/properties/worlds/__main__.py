@@ -3,6 +3,7 @@
     python -m tests.properties.worlds 17 --configuration drf   one world again
     python -m tests.properties.worlds --worlds 2000 --part 1/2   the first half of seeds 0 to 1999
     python -m tests.properties.worlds --worlds 100 --large --cycles 60
+    python -m tests.properties.worlds --worlds 100 --times 3   what cycles take, without judges
 
 Without --configuration each seed has one of them, in turn.
 """
@@ -16,7 +17,7 @@ from pathlib import Path
 
 import yaml
 
-from tests.properties.worlds import configurations, generator, histories
+from tests.properties.worlds import configurations, generator, histories, timing
 
 
 def plans(arguments: argparse.Namespace) -> Iterator[histories.Plan]:
@@ -38,6 +39,12 @@ def plans(arguments: argparse.Namespace) -> Iterator[histories.Plan]:
 def main(words: Sequence[str]) -> int:
     """1 where a rule is broken."""
     arguments = _read(words)
+    if arguments.times:
+        watch = timing.Stopwatch(arguments.times)
+        for plan in plans(arguments):
+            histories.live(plan, judges=(), run=watch.run)
+        sys.stdout.write(f"{watch}\n")
+        return 0
     count: Counter[str] = Counter()
     started, longest = time.process_time(), 0
     for plan in plans(arguments):
@@ -65,6 +72,7 @@ def _read(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--configuration", choices=configurations.NAMES)
     parser.add_argument("--large", action="store_true", help="50 nodes, 10 queues, 80 jobs")
     parser.add_argument("--cycles", type=int, default=20, help="of change, before rest")
+    parser.add_argument("--times", type=int, metavar="ROUNDS", help="measure, the least of so many")
     parser.add_argument("--write", metavar="FOLDER", help="for the objects before a broken rule")
     return parser.parse_args(words)
 

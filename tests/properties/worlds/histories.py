@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from tests.properties.worlds import changes, configurations, generator, judging, manifests, moments
 from tests.properties.worlds import world as worlds
+from vscheduler.core import cycle
 
 ALONE = 3
 """Cycles in which the first jobs come and nothing else happens."""
@@ -67,12 +68,16 @@ def rule(problem: str) -> str:
     return next(word for word in problem.split() if word.isupper())
 
 
-def live(plan: Plan, judges: Iterable[moments.Judge] = judging.JUDGES) -> History:
+def live(
+    plan: Plan,
+    judges: Iterable[moments.Judge] = judging.JUDGES,
+    run: worlds.Run = cycle.run_cycle,
+) -> History:
     """The change of so many cycles, then rest."""
     blueprint = generator.blueprint(
         plan.seed, plan.size, tree=configurations.has_tree(plan.configuration)
     )
-    around = worlds.World(blueprint.documents, plan.configuration, plan.seed)
+    around = worlds.World(blueprint.documents, plan.configuration, plan.seed, run)
     chance = random.Random(f"changes {plan.seed}")
     history, judges = History(plan=plan), tuple(judges)
     coming = list(blueprint.workloads)

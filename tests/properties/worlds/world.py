@@ -8,7 +8,7 @@ take one to three cycles to go, and up to one to run. Budgets are counted anew b
 import copy
 import random
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias
 
 from tests import running
@@ -16,6 +16,7 @@ from tests.properties import journals
 from tests.properties.worlds import census as censuses
 from tests.properties.worlds import configurations, manifests, moments
 from vscheduler.core import cycle
+from vscheduler.core.config import policy
 from vscheduler.core.model import decisions, jobs, snapshot
 from vscheduler.mirror import state, statuses
 from vscheduler.mirror.decode import events
@@ -33,6 +34,7 @@ REFUSED = 0.02
 """Of binds the API server refuses so many."""
 
 STATEFUL = "StatefulSet"
+Run: TypeAlias = Callable[[snapshot.Snapshot, policy.Policy], decisions.CycleResult]
 States: TypeAlias = Mapping[jobs.JobId, jobs.GroupState]
 Written: TypeAlias = Mapping[str, list[manifests.Document]]
 """The status of each PodGroup, and the reason why it waits."""
@@ -42,11 +44,16 @@ class World:
     """The objects, their owners, and the scheduler's mirror of them."""
 
     def __init__(
-        self, documents: Iterable[manifests.Document], configuration: str, seed: int
+        self,
+        documents: Iterable[manifests.Document],
+        configuration: str,
+        seed: int,
+        run: Run = cycle.run_cycle,
     ) -> None:
         self.chance = random.Random(f"world {seed}")
         self.setting = configurations.setting(configuration)
         self._policy = running.policy_of(configurations.tree(configuration))
+        self._run = run
         self.documents: dict[manifests.Key, manifests.Document] = {}
         self.owners: dict[str, manifests.Workload] = {}
         self.refused = REFUSED
@@ -135,7 +142,7 @@ class World:
         before = censuses.take(self.documents.values())
         taken = self._mirror.snapshot(self.now, self._carried)
         with journals.listening() as order:
-            result = cycle.run_cycle(taken, self._policy)
+            result = self._run(taken, self._policy)
         assert result.faults == (), result.faults
         kept_before = _kept(self._carried)
         self._carried, self.wake_at = result.carried, result.wake_at

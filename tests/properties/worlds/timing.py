@@ -1,0 +1,67 @@
+"""Timing: what cycles take with the search for whole gangs, and without it.
+
+Both are measured on the same snapshots, one right after the other, so that a busy machine slows
+both down. Worlds go on with what the cycle with the search has decided.
+"""
+
+import gc
+import itertools
+import time
+from unittest import mock
+
+import numpy as np
+
+from vscheduler.core import cycle
+from vscheduler.core.config import policy as policies
+from vscheduler.core.model import decisions, snapshot
+from vscheduler.core.session import carried
+
+PERCENTILES = (50, 90, 99, 99.9)
+
+
+class Stopwatch:
+    """Runs each cycle with the search and without it, and notes the thread CPU seconds of both."""
+
+    def __init__(self, rounds: int) -> None:
+        """The least of so many `rounds` counts."""
+        self._rounds = rounds
+        self._pairs: list[tuple[float, float]] = []
+        """Seconds without the search, and with it."""
+
+    def run(self, taken: snapshot.Snapshot, policy: policies.Policy) -> decisions.CycleResult:
+        """Run the cycle as it is, and return the result."""
+        result = cycle.run_cycle(taken, policy)  # what is worked out only once isn't measured
+        taking: dict[bool, list[float]] = {False: [], True: []}
+        for turn, searching in itertools.product(range(self._rounds), taking):
+            # The second is often faster, so they take turns.
+            searches = searching is not bool((len(self._pairs) + turn) % 2)
+            taking[searches].append(_seconds(taken, policy, searches=searches))
+        self._pairs.append((min(taking[False]), min(taking[True])))
+        return result
+
+    def __str__(self) -> str:
+        table = np.array(self._pairs) * 1000
+        rows = [(f"p{each}", *np.percentile(table, each, axis=0)) for each in PERCENTILES]
+        rows.append((f"mean of {len(table)}", *table.mean(axis=0)))
+        lines = [
+            "| thread CPU of a cycle, ms | without the search | with it | |",
+            "|---|---|---|---|",
+        ]
+        lines += [
+            f"| {name} | {without:.1f} | {searching:.1f} | {searching / without - 1:+.0%} |"
+            for name, without, searching in rows
+        ]
+        return "\n".join(lines)
+
+
+def _seconds(taken: snapshot.Snapshot, policy: policies.Policy, *, searches: bool) -> float:
+    """Return what a cycle takes."""
+    allow = carried.GangSearches.allow
+    steps = allow if searches else lambda memory, _: allow(memory, 0)
+    with mock.patch.object(carried.GangSearches, "allow", steps):
+        gc.disable()
+        began = time.thread_time()
+        cycle.run_cycle(taken, policy)
+        took = time.thread_time() - began
+        gc.enable()
+    return took
