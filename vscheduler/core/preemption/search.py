@@ -50,6 +50,7 @@ class VictimSearch:
         self._chosen: dict[object, victims.VictimGroup] = {}
         """Chosen victims: whole gangs by job, single pods by UID."""
         self._scarce = np.full(self._session.space.size, np.inf)
+        """What whole gangs are compared with."""
         self._freed_whole = self._session.space.zeros()
         self._candidates: dict[Hashable, cheapest_nodes.CheapestNodes] = {}
         """Candidate nodes, by what makes tasks equal to nodes; `_vacated` has the same keys."""
@@ -197,7 +198,7 @@ class VictimSearch:
         never count.
         """
         space, needed = self._session.space, self._needed_of(left)
-        if not needed:
+        if not needed or not self._pool.rules.whole:
             return np.full(space.size, np.inf)
         wanted = self._sum(needed)
         wanted[space.columns[resources.PODS]] = 0

@@ -2,9 +2,10 @@
 
 import itertools
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vscheduler.core.api import contracts, views
 from vscheduler.core.model import jobs, pod_affinity, refusals, resources, snapshot
@@ -29,8 +30,18 @@ class Assembled:
     """The pods of each kind, in the order of their turns."""
     rows: problem.Ints
     """The node of each row of the problem."""
-    limits: limits.Limits
-    """What the queue lets the pods ask for."""
+    limits: limits.Limits | None
+    """What the queue lets the pods ask for; None if evictions may change that."""
+    samples: Sequence["_Sample"] = field(repr=False)
+    """One pod of each kind."""
+
+    def scored(self) -> problem.Problem:
+        """Return the problem with the order of preference, which is only needed for a search."""
+        kinds = tuple(
+            replace(kind, scores=sample.scores()[self.rows])
+            for kind, sample in zip(self.given.kinds, self.samples, strict=True)
+        )
+        return replace(self.given, kinds=kinds)
 
     def on_nodes(self, places: Sequence[tuple[int, int]]) -> list[tuple[jobs.Task, int]]:
         """Return pods and rows for kinds and rows of the problem, in the same order."""
@@ -62,20 +73,19 @@ def assemble(
             count=len(each),
             request=session.request(each[0]),
             usable=usable[kind, rows],
-            scores=samples[kind].scores[rows],
             reserved=_reserved(free[rows], samples[kind].free[rows]),
         )
         for kind, each in enumerate(kinds)
     )
-    of_queue = limits.Limits(session, (each[0] for each in kinds))
+    # Evictions may also give the queue more room.
+    of_queue = limits.Limits(session, (each[0] for each in kinds)) if most is None else None
     whole = problem.Problem(
         kinds=found,
         free=free[rows],
         requirements=requirements,
         sub_groups=sub_groups,
-        # Evictions may also give the queue more room.
-        queue_room=of_queue.room_for(found) if most is None else None,
-        pools=of_queue.pools(rows) if most is None else (),
+        queue_room=None if of_queue is None else of_queue.room_for(found),
+        pools=() if of_queue is None else of_queue.pools(rows),
         # Reservations for nominated pods depend on the priority of whoever asks, and the answers of
         # a plugin that doesn't declare what they depend on may depend on anything. Nodes that are
         # avoided for a while prove nothing.
@@ -91,6 +101,7 @@ def assemble(
         tasks=kinds,
         rows=rows,
         limits=of_queue,
+        samples=samples,
     )
 
 
@@ -162,18 +173,14 @@ class _Sample:
         later: bool,
         most: resources.Vector | None,
     ) -> None:
-        self.task = task
+        self._session, self.task, self._most = session, task, most
         self.affinity = session.affinity_counts.state_of(task)
         self.free: problem.Ints = nominated_pods.room(session, task)
         """What is free for the pod on each node, (N, R)."""
         if not later:
             now = session.cluster.allocatable - session.cluster.used
             self.free = np.minimum(self.free, now)
-        self.scores = session.placement.scores(task)
         if most is not None:
-            # Nodes where little must be evicted come first.
-            lack = np.maximum(session.request(task) - self.free, 0)
-            self.scores = -(lack / np.maximum(session.request(task), 1)).sum(axis=1)
             self.free = self.free + most
         request = session.request(task)
         usable = np.asarray((self.free >= request)[:, request > 0].all(axis=1))
@@ -191,6 +198,17 @@ class _Sample:
                     usable &= result.passes
         self.usable = usable
         """Nodes (N,) with room for the pod that no filter closes for good."""
+
+    def scores(self) -> NDArray[np.float64]:
+        """Return how well nodes (N,) suit the pod; higher is better."""
+        session, task = self._session, self.task
+        if self._most is None:
+            return session.placement.scores(task)
+        # Nodes where little must be evicted come first.
+        request = session.request(task)
+        lack = np.maximum(request - (self.free - self._most), 0)
+        scores: NDArray[np.float64] = -(lack / np.maximum(request, 1)).sum(axis=1)
+        return scores
 
 
 class _Rules:

@@ -82,7 +82,7 @@ def rearranged(
     """Return nodes for all of these tasks after all that is being released has gone; or none."""
     attempt = Attempt(session, session.queues[state.job.queue], state)
     assembled = attempt.assembled(tasks, Room.RELEASING)
-    given = assembled.given
+    given = assembled.scored()
     every = problem.Requirement(kinds=tuple(range(len(given.kinds))), least=len(tasks))
     given = dataclasses.replace(given, requirements=(every,), sub_groups=())
     if not assembled.rows.size or not search.remembers(given):
@@ -206,7 +206,7 @@ class Attempt:
             self._continue_soon()
             self._conclude(assembled, place, known)
             return None
-        found = self._search(given, known, allowed, weight)
+        found = self._search(assembled.scored(), known, allowed, weight)
         if found.places:
             searches.keep(place, found)
             return found.places
@@ -292,7 +292,7 @@ class Attempt:
         """Remember a search without result."""
         self._session.gang_searches.keep(place, found)
         self.over_limit = found.over_limit and not found.proved
-        if self.over_limit:
+        if self.over_limit and assembled.limits is not None:
             self.shortages = assembled.limits.shortages(assembled.given)
         if not (found.steps or found.proved or self.over_limit):
             return

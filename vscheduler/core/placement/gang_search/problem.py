@@ -27,8 +27,8 @@ class Kind:
     """(R,), the pod slot included."""
     usable: Flags
     """Nodes (N,) that take such a pod, as far as free amounts and the rules below don't decide."""
-    scores: NDArray[np.float64]
-    """(N,), higher is better."""
+    scores: NDArray[np.float64] | None = None
+    """(N,), higher is better; None if all are equal."""
     reserved: Ints | None = None
     """What of the free amounts is reserved against such pods, (N, R); None if nothing is."""
 
@@ -156,7 +156,7 @@ class Problem:
         assert self.queue_room is not None
         anywhere = np.ones(1, dtype=np.bool_)
         return Problem(
-            kinds=tuple(replace(kind, usable=anywhere, scores=np.zeros(1)) for kind in self.kinds),
+            kinds=tuple(replace(kind, usable=anywhere, scores=None) for kind in self.kinds),
             free=self.queue_room[np.newaxis],
             requirements=self.requirements,
             sub_groups=self.sub_groups,

@@ -4,6 +4,7 @@ Kinds of pods that find the fewest places beyond what they need come first. What
 isn't tried again on nodes that are alike, and bounds tell early that a branch leads nowhere.
 """
 
+import functools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -40,7 +41,7 @@ class Search:
         tried it, and isn't used any more.
         """
         self._problem = given
-        self._is_new = after is None
+        self._after = after
         self._state = state.State(given) if after is None else after.rewound()
         self._straight = straight
         self._steps_max = steps_max
@@ -56,7 +57,6 @@ class Search:
         self._queue = queue_room.QueueRoom(given)
         self._remembers = remembers(given)
         self._small = len(given.kinds) * given.free.shape[0] <= CELLS_EACH_STEP
-        self.waste: waste.Waste = waste.Waste(self._state) if after is None else after.waste
         self._requirements = [
             (np.array(each.kinds, dtype=np.int64), each.least) for each in given.requirements
         ]
@@ -66,7 +66,7 @@ class Search:
         now = self._state
         if self._is_done():
             return problem.Found(())
-        if self._is_new and not self._promises(at_root=True):
+        if self._after is None and not self._promises(at_root=True):
             return self._nothing()
         branches: list[tuple[bytes, Iterator[Step]]] = [(now.key(), self._next_steps())]
         while branches:
@@ -78,6 +78,11 @@ class Search:
             elif self._take(branches, step):
                 return problem.Found(tuple(now.order))
         return self._nothing()
+
+    @functools.cached_property
+    def wasted(self) -> waste.Waste:
+        """Where nodes are chosen by what is left there; made before the first step."""
+        return waste.Waste(self._state) if self._after is None else self._after.wasted
 
     def rewound(self) -> state.State:
         """Return the state as it was in the beginning."""
@@ -189,7 +194,7 @@ class Search:
         now = self._state
         kinds = np.flatnonzero(now.left)
         seats = now.seats(now.places)[kinds] - now.left[kinds]
-        size = -(now.requests[kinds] * self.waste.scale).sum(axis=1)
+        size = -(now.requests[kinds] * self.wasted.scale).sum(axis=1)
         kinds = kinds[np.lexsort((kinds, size, seats, self._open[kinds]))]
         # Where the order doesn't matter, any solution can begin with the scarcest kind.
         first = kinds[self._ordered[kinds]] if self._ordered[kinds[:1]].any() else kinds[:1]
@@ -225,16 +230,17 @@ class Search:
         yield from (row for row in rows[order].tolist() if row != first)
 
     def _waste_on(self, kind: int, rows: problem.Ints) -> waste.Amounts:
-        return self.waste.of(kind, rows)
+        return self.wasted.of(kind, rows)
 
     def _left_on(self, kind: int, rows: problem.Ints) -> waste.Amounts:
         """Return what is left on nodes after a pod has come, as parts of the largest node, (n,)."""
-        left = (self._state.free[rows] - self._state.requests[kind]) * self.waste.scale
+        left = (self._state.free[rows] - self._state.requests[kind]) * self.wasted.scale
         total: waste.Amounts = left.sum(axis=1)
         return total
 
     def _score_on(self, kind: int, rows: problem.Ints) -> waste.Amounts:
-        return -self._problem.kinds[kind].scores[rows]
+        scores = self._problem.kinds[kind].scores
+        return np.zeros(rows.size) if scores is None else -scores[rows]
 
 
 def remembers(given: problem.Problem) -> bool:
@@ -267,7 +273,8 @@ def solve(
     elif failed is None:
         first = Search(given, steps_max, straight=True)
         answer, steps = first.run(), first.steps
-        if not isinstance(answer, problem.CutShort):
+        # Whoever is refused before the first step is refused in any order.
+        if not steps or not isinstance(answer, problem.CutShort):
             return Outcome(answer=answer, steps=steps)
     left = None if steps_max is None else steps_max - steps
     second = Search(given, left, failed=failed or (), after=first)
