@@ -301,11 +301,12 @@ class Proof:
         helped = given.near or any(rule.counted.sum() > 1 for rule in given.spread)
         if sum(counts) != least or given.sub_groups or helped or given.queue_room is not None:
             return problem.Impossible()
+        irreducible = True
         for kind in range(len(counts)):
             without = [*counts[:kind], 0, *counts[kind + 1 :]]
-            if any(without) and self._fails(without):
-                counts = without
-        irreducible = True
+            failed = any(without) and self._fails(without)
+            irreducible &= failed is not None
+            counts = without if failed else counts
         for kind, count in enumerate(counts):
             if count:
                 counts[kind], is_least = self._least(counts, kind)

@@ -1,0 +1,115 @@
+"""Which nodes, and which states of a search, count as equal."""
+
+import random
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.properties import gang_columns, gang_problems, test_gang_search_parts
+from vscheduler.core.placement.gang_search import problem, state
+
+EVERYWHERE = np.ones(3, dtype=np.bool_)
+KIND = problem.Kind(count=2, request=np.array([1, 1]), usable=EVERYWHERE)
+ALIKE = problem.Problem(
+    kinds=(KIND,),
+    free=np.tile([4, 9], (3, 1)),
+    requirements=(problem.Requirement(kinds=(0,), least=2),),
+)
+"""Three equal nodes."""
+ITSELF = np.array([[True]])
+NEAR = problem.Near(
+    kind=0,
+    codes=(np.array([0, 1, 2]),),
+    present=(np.zeros(4, dtype=np.int64),),
+    counted=ITSELF[0],
+    first_anywhere=True,
+)
+SPREAD = problem.Spread(
+    kind=0,
+    codes=np.array([0, 1, 2]),
+    eligible=EVERYWHERE,
+    present=np.zeros(4, dtype=np.int64),
+    domains=np.arange(3),
+    few=False,
+    counted=ITSELF[0],
+    counts_itself=True,
+    max_skew=1,
+)
+BUT_THE_LAST = np.array([True, True, False])
+ALONE = {
+    "nothing between pods": ALIKE,
+    "a host each": replace(ALIKE, apart=(problem.Apart(codes=np.arange(3), pairs=ITSELF),)),
+    "near on hosts": replace(ALIKE, near=(NEAR,)),
+    "spread over hosts": replace(ALIKE, spread=(SPREAD,)),
+}
+LAST_DIFFERS = {
+    "free": replace(ALIKE, free=np.array([[4, 9], [4, 9], [3, 9]])),
+    "usable": replace(ALIKE, kinds=(replace(KIND, usable=BUT_THE_LAST),)),
+    "reserved": replace(ALIKE, kinds=(replace(KIND, reserved=np.array([[0, 0], [0, 0], [1, 0]])),)),
+    "limits of the queue": replace(
+        ALIKE, pools=(problem.Pool(rows=BUT_THE_LAST, room=np.array([9, 9])),)
+    ),
+    "keeping apart": replace(
+        ALIKE, apart=(problem.Apart(codes=np.array([0, 0, 1]), pairs=ITSELF),)
+    ),
+    "without the label": replace(
+        ALIKE, apart=(problem.Apart(codes=np.array([0, 1, -1]), pairs=ITSELF),)
+    ),
+    "near": replace(ALIKE, near=(replace(NEAR, codes=(np.array([0, 0, 1]),)),)),
+    "somebody near": replace(ALIKE, near=(replace(NEAR, present=(np.array([0, 0, 1, 0]),)),)),
+    "spread": replace(ALIKE, spread=(replace(SPREAD, codes=np.array([0, 0, 1])),)),
+    "pods of a spread": replace(ALIKE, spread=(replace(SPREAD, present=np.array([0, 0, 1, 0])),)),
+    "nodes that count": replace(ALIKE, spread=(replace(SPREAD, eligible=BUT_THE_LAST),)),
+    "domains that count": replace(ALIKE, spread=(replace(SPREAD, domains=np.array([0, 1])),)),
+}
+
+
+@pytest.mark.parametrize("given", ALONE.values(), ids=ALONE)
+def test_nodes_may_be_alike_in_domains_of_their_own(given: problem.Problem) -> None:
+    """Hosts differ in nothing but their names."""
+    assert len(set(state.State(given).alike)) == 1
+    assert state.State(given).candidates(0).tolist() == [0]
+
+
+@pytest.mark.parametrize("given", LAST_DIFFERS.values(), ids=LAST_DIFFERS)
+def test_nodes_that_differ_in_anything_are_not_alike(given: problem.Problem) -> None:
+    """The first two are alike, and the last one isn't like them."""
+    first, second, last = state.State(given).alike
+    assert first == second != last
+
+
+def test_states_are_equal_if_only_nodes_alike_differ() -> None:
+    """And only then: what is known of a state is used for all that are equal."""
+    for chance, world in test_gang_search_parts.worlds():
+        now = state.State(gang_columns.given(world))
+        keys: dict[bytes, object] = {}
+        looks: dict[object, bytes] = {}
+        for _ in range(6):
+            for _ in test_gang_search_parts.walk(chance, now):
+                look = (tuple(now.left), looking(world, now))
+                assert keys.setdefault(now.key(), look) == look, world
+                assert looks.setdefault(look, now.key()) == now.key(), world
+            now.rewind()
+
+
+def looking(world: gang_problems.World, now: state.State) -> frozenset[object]:
+    """All that may tell two states apart, but for names of nodes."""
+    on = Counter(now.order)
+    rows = range(len(world.nodes))
+    return frozenset(Counter(test_gang_search_parts.look(world, on, row) for row in rows).items())
+
+
+def test_a_walk_meets_states_that_are_equal() -> None:
+    """Otherwise, the test above would show nothing."""
+    world = gang_problems.draw(random.Random("equal"), pods=6, nodes=3, rich=False)
+    node = gang_problems.Node(free=[9, 9, 9], zone=0, disk="")
+    world = replace(world, nodes=[replace(node, free=list(node.free)) for _ in range(3)])
+    now = state.State(gang_columns.given(world))
+    kind = int(np.flatnonzero(now.places[:, 0])[0])
+    now.place(kind, 0)
+    first = now.key()
+    now.take_back()
+    now.place(kind, 2)
+    assert now.key() == first
