@@ -1,5 +1,6 @@
 """Clusters of any size in a Mirror, through the same decoder as in the daemon."""
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -46,12 +47,12 @@ class Cluster:
             queue = {"metadata": _metadata(name), "spec": {"weight": 1}}
             self._show(events.Kind.QUEUE, queue | {"status": {"state": "Open"}})
 
-    def add_nodes(self, count: int) -> list[str]:
-        """Equal nodes; gives their names."""
+    def add_nodes(self, count: int, unlike: Sequence[Amounts] = ()) -> list[str]:
+        """Equal nodes, or those that have these amounts; gives their names."""
         names = [f"node-{number:05}" for number in range(count)]
-        for name in names:
+        for name, amounts in zip(names, unlike or itertools.repeat(NODE), strict=bool(unlike)):
             ready = {"type": "Ready", "status": "True"}
-            status = {"allocatable": NODE, "capacity": NODE, "conditions": [ready]}
+            status = {"allocatable": amounts, "capacity": amounts, "conditions": [ready]}
             labels = {"kubernetes.io/hostname": name}
             self._show(
                 events.Kind.NODE,

@@ -43,7 +43,7 @@ class Timing:
 def measure(case: cases.Case) -> Timing:
     """Build the cluster, and time a cycle; where something changes, the cycle after it."""
     cluster = case.build()
-    policy_ = _policy(case.actions)
+    policy_ = policy_of(case.actions)
     carried = snapshot.FRESH
     if case.change is not None:
         carried = cycle.run_cycle(cluster.snapshot(), policy_).carried
@@ -85,7 +85,7 @@ def _collecting_as_the_daemon() -> Iterator[None]:
         gc.set_threshold(*thresholds)
 
 
-def _policy(wanted: str) -> policy.Policy:
+def policy_of(wanted: str) -> policy.Policy:
     """The built-in configuration with other actions."""
     tree = {**policy.BUILT_IN, "actions": wanted}
     parsed = policy.parse(tree, plugins.PLUGINS, actions.ACTIONS, compat.VOLCANO)

@@ -1,5 +1,6 @@
 """The state of a search: which pods are placed where, and what that leaves."""
 
+import functools
 import hashlib
 from collections import defaultdict
 
@@ -46,12 +47,23 @@ class State:
         self.changes: list[problem.Ints] = []
         """Rows that have changed, in order; the same rows again when that is taken back."""
         self._on: defaultdict[int, list[int]] = defaultdict(list)
-        self.alike = _alike(self)
-        self._likeness = np.array(self.alike, dtype=np.int64)
-        """By node, a number that is equal for nodes alike with equal pods of the gang."""
         self._touched: dict[tuple[int, ...], int] = {}
-        self._unlike = len(set(self.alike)) == len(self.alike)
         self._undo: list[tuple[int, int, problem.Ints, problem.Ints, int]] = []
+
+    # Whoever is refused before the first step doesn't need to know which nodes are alike.
+    @functools.cached_property
+    def alike(self) -> list[int]:
+        """By node, a number that is equal for nodes that could take each other's place."""
+        return _alike(self.problem)
+
+    @functools.cached_property
+    def _likeness(self) -> problem.Ints:
+        """By node, a number that is equal for nodes alike with equal pods of the gang."""
+        return np.array(self.alike, dtype=np.int64)
+
+    @functools.cached_property
+    def _unlike(self) -> bool:
+        return len(set(self.alike)) == len(self.alike)
 
     def place(self, kind: int, row: int) -> None:
         """Place one pod."""
@@ -245,9 +257,9 @@ def _reserved(given: problem.Problem) -> problem.Ints | None:
     return np.stack(every, axis=1)
 
 
-def _alike(state: State) -> list[int]:
+def _alike(given: problem.Problem) -> list[int]:
     """Return a number for each node, equal for nodes that could take each other's place."""
-    given, size = state.problem, state.free.shape[0]
+    size = given.free.shape[0]
     usable = np.packbits([kind.usable for kind in given.kinds], axis=0).T
     columns = [given.free, usable]
     columns += [kind.reserved for kind in given.kinds if kind.reserved is not None]
