@@ -153,6 +153,26 @@ def test_a_search_ends_in_a_proof_however_often_it_is_cut_short() -> None:
     assert all(after - before <= 45 for before, after in itertools.pairwise([0, *steps]))
 
 
+@pytest.mark.parametrize("more", [("n1 cpu=12", "n1 cpu=13"), ("n2 cpu=25", "n2 cpu=26")])
+def test_states_that_have_failed_are_forgotten_when_a_node_grows(more: tuple[str, str]) -> None:
+    """The gang is then searched for as if it had never been searched for before."""
+    carried, tree = snapshot.FRESH, limited(30)
+    for _ in range(3):
+        carried = running.run(pictures.documents(HARD), tree, carried=carried).carried
+    assert any(search.failed for search in carried.gang_searches.values())
+    outcomes: list[list[Sequence[str]]] = []
+    for known in (carried, snapshot.FRESH):
+        cycles: list[Sequence[str]] = []
+        result = running.run(pictures.documents(HARD.replace(*more)), tree, carried=known)
+        while not result.binds:
+            cycles.append(())
+            result = running.run(
+                pictures.documents(HARD.replace(*more)), tree, carried=result.carried
+            )
+        outcomes.append([*cycles, [each.node for each in result.binds]])
+    assert outcomes[0] == outcomes[1]
+
+
 def test_a_search_is_given_up_in_the_end() -> None:
     """After as many steps as 16 cycles may take; it isn't begun again before something changes."""
     documents, carried = pictures.documents(HARD), snapshot.FRESH
