@@ -101,6 +101,20 @@ def looking(world: gang_problems.World, now: state.State) -> frozenset[object]:
     return frozenset(Counter(test_gang_search_parts.look(world, on, row) for row in rows).items())
 
 
+def test_nodes_alike_differ_as_soon_as_they_have_different_pods() -> None:
+    """And are alike again with equal pods."""
+    given = replace(ALIKE, kinds=(KIND, replace(KIND, request=np.array([2, 1]))))
+    now = state.State(replace(given, requirements=(problem.Requirement(kinds=(0, 1), least=4),)))
+    assert now.candidates(0).tolist() == [0]
+    now.place(0, 0)
+    assert now.candidates(0).tolist() == [0, 1]
+    now.place(1, 1)
+    assert now.candidates(0).tolist() == [0, 1, 2]
+    now.take_back()
+    now.place(0, 1)
+    assert now.candidates(1).tolist() == [0, 2]
+
+
 def test_a_walk_meets_states_that_are_equal() -> None:
     """Otherwise, the test above would show nothing."""
     world = gang_problems.draw(random.Random("equal"), pods=6, nodes=3, rich=False)
