@@ -45,7 +45,7 @@ class World:
     def picture(self, *, reclaim: bool) -> str:
         """The world as a picture."""
         lines = [f"node n{row} cpu={cores}" for row, cores in enumerate(self.nodes)]
-        lines += ["queue rich weight=1", "queue poor weight=999"] if reclaim else ["queue poor"]
+        lines += ["queue rich weight=1", "queue poor weight=1000000"] if reclaim else ["queue poor"]
         owner = "rich" if reclaim else "poor"
         for job in self.jobs:
             pods = " ".join(f"n{row}" for row in job.nodes)

@@ -16,7 +16,7 @@ TIERS = {
     "reclaim": "priority gang | predicates proportion nodeorder",
 }
 TIMES = [120, pytest.param(3_000, marks=pytest.mark.at_length)]
-REFUSED = 0.15
+REFUSED = 0.06
 """Of what the oracle finds within shares, reclaim may refuse this part: it chooses nodes first, and
 victims on them, where other nodes need fewer victims."""
 
