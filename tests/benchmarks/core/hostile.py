@@ -1,0 +1,129 @@
+"""`python -m tests.benchmarks.core.hostile`: the longest cycle that hard gangs can cause.
+
+No two nodes are alike, and all of them take some pod of the gangs. Cycles have the budget of the
+daemon, and follow each other until all is bound, or nothing is searched for any more.
+"""
+
+import argparse
+import gc
+import random
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from tests.benchmarks.core import clusters, timing
+from vscheduler.core import cycle
+from vscheduler.core.actions import allocate
+from vscheduler.core.model import snapshot
+from vscheduler.daemon import pacing
+
+NODES = 5000
+CYCLES_MAX = 24
+SMALL: clusters.Amounts = {"cpu": "1", "memory": "1Gi"}
+"""Fits on any node."""
+LARGE = 20
+"""Nodes with room for more than small pods."""
+BUDGET = pacing.Pace().budget
+
+
+def packed(gangs: int) -> clusters.Cluster:
+    """Gangs of 64 pods, 40 of which fill a few large nodes to the last, or don't quite fit."""
+    chance = random.Random("packed")
+    cluster, nodes, requests = clusters.Cluster(), unlike(), list[list[clusters.Amounts]]()
+    for gang in range(gangs):
+        sizes = [chance.randint(4_000, 12_000) // 100 * 100 for _ in range(LARGE * 2)]
+        for number, first in enumerate(range(0, LARGE * 2, 2)):
+            whole = sum(sizes[first : first + 2]) - (100 if not number else 0)
+            nodes[gang * LARGE + number] = {"cpu": f"{whole}m", "memory": "64Gi", "pods": "110"}
+        requests.append([{"cpu": f"{each}m", "memory": "1Gi"} for each in sizes] + [SMALL] * 24)
+    cluster.add_nodes(NODES, nodes)
+    for number, each in enumerate(requests):
+        cluster.add(clusters.Gang(name=f"gang-{number:02}", requests=each))
+    return cluster
+
+
+def many_kinds() -> clusters.Cluster:
+    """A gang of 500 pods of 20 kinds around a solution that fills 97 % of 1,000 nodes."""
+    chance = random.Random("many kinds")
+    kinds = [(chance.randint(2, 16) * 500, chance.randint(1, 16)) for _ in range(20)]
+    pods = [chance.choice(kinds) for _ in range(500)]
+    free = [[0, 0] for _ in range(NODES // 5)]
+    for cpu, memory in pods:
+        node = chance.choice(free)
+        node[0], node[1] = node[0] + cpu, node[1] + memory
+    amounts = [
+        {
+            "cpu": f"{round(cpu / 0.97)}m",
+            "memory": f"{round(memory * 1024 / 0.97)}Mi",
+            "pods": "110",
+        }
+        for cpu, memory in free
+    ]
+    cluster = clusters.Cluster()
+    cluster.add_nodes(NODES, amounts + unlike()[len(amounts) :])
+    requests = [{"cpu": f"{cpu}m", "memory": f"{memory}Gi"} for cpu, memory in pods]
+    cluster.add(clusters.Gang(name="gang", requests=requests))
+    return cluster
+
+
+def unlike() -> list[clusters.Amounts]:
+    """Small nodes, no two of them with the same amounts."""
+    return [
+        {"cpu": f"{1000 + number % 900}m", "memory": f"{2048 + number}Mi", "pods": "110"}
+        for number in range(NODES)
+    ]
+
+
+CASES: Mapping[str, Callable[[], clusters.Cluster]] = {
+    "a gang that doesn't quite fit": lambda: packed(1),
+    "20 such gangs": lambda: packed(20),
+    "500 pods of 20 kinds": many_kinds,
+}
+
+
+def longest(cluster: clusters.Cluster, rounds: int, *, searches: bool) -> tuple[float, int]:
+    """Return the seconds of the longest cycle, and how many pods were bound in all.
+
+    Of each cycle, the quickest of so many rounds counts.
+    """
+    policy, carried = timing.policy_of("enqueue, allocate, backfill, reclaim"), snapshot.FRESH
+    if not searches:
+        policy = policy.with_argument(allocate.Allocate.name, allocate.SEARCH_STEPS, 0)
+    seconds, bound = 0.0, 0
+    for _ in range(CYCLES_MAX):
+        taking = []
+        for _ in range(rounds):
+            taken = cluster.snapshot(carried)
+            gc.collect()
+            gc.disable()
+            began = time.thread_time()
+            result = cycle.run_cycle(taken, policy, BUDGET)
+            taking.append(time.thread_time() - began)
+            gc.enable()
+        seconds = max(seconds, min(taking))
+        bound += len(result.binds)
+        carried = result.carried
+        if result.binds or "searches" not in result.work:
+            break
+    return seconds, bound
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the figures; 1 if a cycle is longer than the limit."""
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.core.hostile")
+    parser.add_argument("--rounds", type=int, default=3, help="the quickest of so many counts")
+    parser.add_argument("--limit", type=float, default=300, help="milliseconds of thread CPU")
+    given = parser.parse_args(arguments)
+    sys.stdout.write("| longest cycle, ms of thread CPU | without the search | with it | bound |\n")
+    sys.stdout.write("|---|---|---|---|\n")
+    over = False
+    for name, build in CASES.items():
+        without, _ = longest(build(), given.rounds, searches=False)
+        seconds, bound = longest(build(), given.rounds, searches=True)
+        over |= seconds * 1000 > given.limit
+        sys.stdout.write(f"| {name} | {without * 1000:.0f} | {seconds * 1000:.0f} | {bound} |\n")
+    return int(over)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
