@@ -76,3 +76,16 @@ async def test_what_is_no_answer_is_no_reason_for_smaller_pages(serve: Serve) ->
     with pytest.raises(connection.Unavailable):
         await objects.list_all(link, THINGS, {})
     assert set(limits) == {"500"}
+
+
+async def test_a_delete_is_meant_for_one_object_in_one_version(serve: Serve) -> None:
+    """Both are preconditions; the API server refuses if either differs."""
+    asked = []
+
+    async def answer(request: web.Request) -> web.Response:
+        asked.append(await request.json())
+        return web.json_response({})
+
+    path = paths.POD_GROUPS.at("g", "ns")
+    await objects.delete(await serve(answer), path, uid="u", resource_version="7")
+    assert asked[0]["preconditions"] == {"uid": "u", "resourceVersion": "7"}

@@ -1,0 +1,33 @@
+import asyncio
+
+import pytest
+from aiohttp import web
+
+from tests.unit.cluster.conftest import Serve
+from vscheduler.cluster.http import connection
+
+
+async def test_after_a_time_out_no_connection_from_before_is_used(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A partition hits all of them."""
+    seen: dict[str, asyncio.Transport | None] = {}
+    both = asyncio.Barrier(2)
+
+    async def answer(request: web.Request) -> web.Response:
+        seen[request.path] = request.transport
+        if request.path in {"/a", "/b"}:
+            await both.wait()
+        if request.path == "/stalls":
+            await asyncio.sleep(5)
+        return web.Response(status=201)
+
+    link = await serve(answer)
+    await asyncio.gather(link.call("POST", "/a", b""), link.call("POST", "/b", b""))
+    with monkeypatch.context() as quickly:
+        quickly.setattr(connection, "CALL_TIMEOUT_SECONDS", 0.1)
+        with pytest.raises(connection.Unavailable):
+            await link.call("POST", "/stalls", b"")
+    await link.call("POST", "/c", b"")
+    assert seen["/stalls"] in {seen["/a"], seen["/b"]}
+    assert seen["/c"] not in {seen["/a"], seen["/b"]}
