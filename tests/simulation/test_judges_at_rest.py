@@ -61,6 +61,17 @@ def test_a_gang_of_unequal_pods_may_wait_for_its_queue() -> None:
         assert history.wrong() == wrong
 
 
+def test_a_group_may_wait_for_what_its_smallest_pods_do_not_ask_for() -> None:
+    """It is admitted for its minResources; a pod that is small enough may have joined later."""
+    for minimum, wrong in (("1", ["every gang that fits runs"]), ("9", [])):
+        history = resting(deserved="9")
+        made = group(1)
+        made["spec"]["minResources"] = {"cpu": minimum}
+        history.put("podgroups", made)
+        history.put("pods", pod("p0", cpu="9"))
+        assert history.wrong() == wrong
+
+
 def test_a_gang_that_runs_is_content() -> None:
     """With a true status."""
     history = resting()

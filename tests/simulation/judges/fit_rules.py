@@ -46,7 +46,7 @@ def gangs_run(
         if admitted and group.get("status", {}).get("phase", "Pending") == "Pending":
             continue
         asked = _largest(waiting, cluster)
-        limit = _queue_room(group, asked, cluster, settings)
+        limit = _queue_room(group, waiting, cluster, settings)
         if limit is None:
             continue
         spots = {
@@ -170,13 +170,16 @@ def _times(room: amounts.Amounts, asked: amounts.Amounts) -> int:
 
 
 def _queue_room(
-    group: Object, asked: amounts.Amounts, cluster: Cluster, settings: Settings
+    group: Object, waiting: Sequence[Object], cluster: Cluster, settings: Settings
 ) -> Mapping[str, int] | None:
     """How much more the group's Queue may have, by its limits and its stored share; None if it may
     have nothing, or that can't be told.
 
-    A part of a device in a share is of no use.
+    A part of a device in a share is of no use. A group is admitted for its minResources, so it may
+    wait if they are more than its smallest pods ask for: a pod that is no member of the group's
+    owner can join it.
     """
+    asked = _largest(waiting, cluster)
     name = objects.queue_of(group, settings.default_queue)
     queue = cluster.get("queues", ("", name))
     if queue is None or objects.leaving(queue):
@@ -188,8 +191,9 @@ def _queue_room(
         return None
     held = cluster.held(name)
     wanted = amounts.amounts((group.get("spec") or {}).get("minResources"))
-    if any(amount > objects.minimum(group) * asked[each] for each, amount in wanted.items()):
-        return None
+    for each, amount in wanted.items():
+        if amount > objects.minimum(group) * min(cluster.request(pod)[each] for pod in waiting):
+            return None
     left: dict[str, int] = {}
     for each in (
         (queue.get("spec") or {}).get("capability"),
