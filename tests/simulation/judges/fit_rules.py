@@ -191,8 +191,9 @@ def _queue_room(
         return None
     held = cluster.held(name)
     wanted = amounts.amounts((group.get("spec") or {}).get("minResources"))
-    for each, amount in wanted.items():
-        if amount > objects.minimum(group) * min(cluster.request(pod)[each] for pod in waiting):
+    for resource, amount in wanted.items():
+        least = min(cluster.request(pod)[resource] for pod in waiting)
+        if amount > objects.minimum(group) * least:
             return None
     left: dict[str, int] = {}
     for each in (

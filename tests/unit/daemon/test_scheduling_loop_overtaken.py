@@ -128,3 +128,17 @@ def overtake_after_assuming(made: worlds.World) -> None:
         made.show(*strangers("n1", 1))
 
     loop._committer.bind = overtaken
+
+
+async def test_what_a_cycle_decided_while_the_lease_was_lost_is_dropped(serve: Serve) -> None:
+    """Nothing is sent then, and nothing assumed; the next cycle decides again."""
+    pauser = Pauser()
+    async with worlds.world(serve, GANG, action=pauser.action) as made:
+        await worlds.until(pauser.decided.is_set)
+        made.leads = False
+        with testing.capture_logs() as logs:
+            pauser.seen.set()
+            await worlds.until(lambda: [each for each in logs if each["event"] == "cycle.withheld"])
+        assert (made.bound(), made.mirror.assumed) == ({}, 0)
+        made.leads = True
+        await worlds.until(lambda: sum(made.bound().values()) == 3)

@@ -38,3 +38,34 @@ async def test_a_group_follows_an_owner_that_changes_before_any_watch_shows_the_
             made.show("MODIFIED", each)
         name = group_api.name_of(owner)
         await group_api.until(lambda: made.groups()[name]["spec"]["minMember"] == 5)
+
+
+async def test_a_group_that_may_not_be_deleted_is_tried_ever_less() -> None:
+    """Its owner is gone, and a policy refuses the delete again and again."""
+    async with group_api.world(grace_seconds=0.01) as made:
+        owner = made.a_replica_set("web", 1)
+        path = f"{group_api.GROUPS}/{group_api.name_of(owner)}"
+        made.a_pod("p", owner)
+        await group_api.until(lambda: made.group_of("p"))
+        made.server.refusals["delete", path] = [ports.Trouble.INVALID] * 100
+        made.scale("web", 0)
+        made.server.drop(f"{group_api.PODS}/p")
+        await group_api.until(lambda: made.server.asked("delete")[path])
+        began = time.monotonic()
+        await group_api.until(lambda: made.server.asked("delete")[path] > TRIES)
+        assert time.monotonic() - began > PAUSES_SECONDS
+
+
+async def test_an_update_that_fails_is_tried_again() -> None:
+    """The API server is busy when an owner has been scaled, and nothing else happens."""
+    async with group_api.world() as made:
+        minimum = {"scheduling.volcano.sh/group-min-member": "5"}
+        owner = made.a_replica_set("web", 1, minimum)
+        name = group_api.name_of(owner)
+        made.a_pod("p", owner)
+        await group_api.until(lambda: made.group_of("p") == name)
+        await made.rest()
+        path = f"{group_api.GROUPS}/{name}"
+        made.server.refusals["patch", path] = [ports.Trouble.THROTTLED]
+        made.scale("web", 5)
+        await group_api.until(lambda: made.groups()[name]["spec"]["minMember"] == 5)

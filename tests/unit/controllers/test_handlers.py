@@ -1,0 +1,23 @@
+import time
+from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from vscheduler.controllers import handlers
+
+PAUSE_SECONDS = 0.3
+
+
+async def test_logins_are_spaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kopf logs in again after each 401."""
+    monkeypatch.setattr(handlers, "LOGIN_SECONDS", PAUSE_SECONDS)
+    entry = SimpleNamespace(host="https://server", session_elsewhere=lambda: None)
+    made = handlers.registry((), entry, lambda _: None)
+    (login,) = made._activities.get_all_handlers()
+    log_in = cast("Callable[[], Awaitable[object]]", login.fn)
+    began = time.monotonic()
+    for _ in range(3):
+        await log_in()
+    assert time.monotonic() - began >= 2 * PAUSE_SECONDS
