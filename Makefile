@@ -8,7 +8,7 @@ JOBS ?= 4
 # Tests start hundreds of daemons, so modules are compiled to bytecode once, as in the image.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-alerts test-faults simulate test-worlds test-oracle lint bench bench-core \
+.PHONY: demo test test-alerts test-faults simulate mutants test-worlds test-oracle lint bench bench-core \
 	bench-gangs binaries lock clean
 
 demo: $(READY)  ## run a real control plane on this machine, with tenants, gangs and the scheduler
@@ -34,6 +34,9 @@ test-faults: binaries  ## run the races and takeovers of make test with many mor
 
 simulate: $(READY)  ## run the whole daemon in a simulated world with faults; SEED=17 HOURS=1
 	$(BIN)/python -m tests.simulation $(or $(SEED),1) --hours $(or $(HOURS),1)
+
+mutants: $(READY)  ## plant each known fault in a copy of the tree, and run the test that finds it; NAME=...: one
+	$(BIN)/python -m tests.mutants $(NAME)
 
 test-worlds: $(READY)  ## run every property with all its examples, and 2,100 random clusters that keep changing
 	$(BIN)/pytest --numprocesses=$(JOBS) --dist=worksteal --at-length tests/properties
