@@ -16,7 +16,7 @@ from vscheduler.core import actions, compat, plugins
 from vscheduler.core.api import contracts, hooks
 from vscheduler.core.config import policy, validation
 from vscheduler.core.model import snapshot
-from vscheduler.daemon import informers
+from vscheduler.daemon import watched_kinds
 from vscheduler.daemon.observability import metric_table
 from vscheduler.mirror.decode import events
 
@@ -170,7 +170,7 @@ def test_commands_of_the_readme_are_targets_of_make() -> None:
 @pytest.mark.parametrize("kind", events.Kind)
 def test_every_watched_kind_has_its_path_and_its_role(kind: events.Kind) -> None:
     """The shipped ClusterRole of the scheduler may list and watch what the daemon follows."""
-    path = informers.PATHS[kind]
+    path = watched_kinds.PATHS[kind]
     assert path.kind == kind
     roles = yaml.safe_load_all((ROOT / "manifests" / "cluster" / "roles.yaml").read_text())
     (role,) = [each for each in roles if each["metadata"]["name"] == "vscheduler-scheduler"]

@@ -2,17 +2,23 @@
 program and its Leases.
 """
 
+import importlib
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from vscheduler.cli import flags, lazy_commands, screen
+from vscheduler.cli import flags, lazy_commands, screen, spared_imports
 from vscheduler.daemon import settings
 from vscheduler.daemon.leader_election import election_settings
+
+if TYPE_CHECKING:
+    from vscheduler.daemon import startup
+    from vscheduler.daemon.observability import logs
 
 IGNORED_SWITCHES = (
     "alsologtostderr",
@@ -218,12 +224,10 @@ def command(**words: Any) -> None:
 
     Durations are written as in Go: 15s, 1m30s, 100ms. Booleans may be given bare, =true or =false.
     """
-    with lazy_commands.importing():
-        import structlog
+    with lazy_commands.importing(), spared_imports.spared():
         import uvloop
 
-        from vscheduler.cluster.http import connection
-        from vscheduler.daemon import application, configuration, health
+        from vscheduler.daemon import startup
         from vscheduler.daemon.liveness import signals
         from vscheduler.daemon.observability import logs
     signals.end_at_once()
@@ -232,23 +236,61 @@ def command(**words: Any) -> None:
     most = flags.take(words)
     try:
         checked = settings.check(settings.Given(**words, most=most, **own_pod(os.environ)))
-        loaded = configuration.load(checked.scheduler_conf)
-    except (settings.SettingsError, configuration.ConfigurationError) as error:
+    except settings.SettingsError as error:
         screen.say(*error.problems, err=True)
-        sys.exit(screen.USAGE_STATUS if isinstance(error, settings.SettingsError) else 1)
-    lines = logs.begin(checked.log_level, checked.log_format)
-    log = structlog.get_logger(__name__)
+        sys.exit(screen.USAGE_STATUS)
     unused = sorted(name for name, value in given.items() if value is not None)
+
+    lines = logs.configure(checked.log_level, checked.log_format)
+
+    async def run() -> bool:
+        opening = await startup.open_while(checked, _import_daemon)
+        return await _run(checked, unused, lines, opening)
+
+    if not uvloop.run(run()):
+        sys.exit(1)
+    signals.end(lambda: lines.flush(logs.FLUSH_SECONDS))
+
+
+def _import_daemon() -> None:
+    """Import the modules that the daemon needs, which takes longer than all else at the start."""
+    with lazy_commands.importing():
+        importlib.import_module("vscheduler.daemon.application")
+
+
+async def _run(
+    checked: settings.Settings,
+    unused: Sequence[str],
+    lines: "logs.LineWriter",
+    opening: Awaitable["startup.Opened"],
+) -> bool:
+    """Run the daemon; return False if it could not start."""
+    import structlog
+
+    from vscheduler.cluster.http import connection
+    from vscheduler.daemon import application, configuration, health
+    from vscheduler.daemon.observability import logs
+
+    try:
+        loaded = configuration.load(checked.scheduler_conf)
+    except configuration.ConfigurationError as error:
+        screen.say(*error.problems, err=True)
+        with suppress(connection.CredentialsError):
+            await (await opening).close()
+        return False
+    logs.take_over()
+    log = structlog.get_logger(__name__)
     if unused:
         log.warning("flags.ignored", flags=unused)
     for warning in checked.election.warnings:
         log.warning("flags.warning", message=warning)
     for warning in loaded.warnings:
         log.warning("configuration.warning", message=warning)
+    started = True
     try:
-        uvloop.run(application.run(checked, loaded, lines))
+        await application.run(checked, loaded, lines, opening)
     except* (connection.CredentialsError, health.ListenError) as failures:
+        started = False
         for failure in failures.exceptions:
             log.error("start.failed", message=str(failure))  # noqa: TRY400 - the sentence is enough
-        sys.exit(1)
-    signals.end(lambda: lines.flush(logs.FLUSH_SECONDS))
+    return started

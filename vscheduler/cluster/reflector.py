@@ -16,13 +16,13 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 import structlog
 
 from vscheduler import backoff, containment
-from vscheduler.cluster.http import connection, responses
+from vscheduler.cluster.http import connection, lists, responses
 from vscheduler.cluster.writes import cooperative
 from vscheduler.mirror import paths
 
@@ -54,7 +54,7 @@ class Codec(Protocol[Event, Read]):
 class Pace:
     """Timing of lists and watches, in seconds."""
 
-    page_size: int = 500
+    page_size: int = lists.PAGE_SIZE
     watch_seconds: float = 16.0
     """Timeout of a watch, set by the server. Up to a quarter is added at random, so that not all
     watches end at the same time. A quiet watch may get nothing at all, not even a bookmark."""
@@ -74,23 +74,8 @@ class Pace:
     """Longest pause while the API itself is missing: its CRD may be installed at any moment."""
 
 
-Version = Annotated[str, msgspec.Meta(max_length=responses.VERSION_MAX)]
-Token = Annotated[str, msgspec.Meta(max_length=responses.TOKEN_MAX)]
-
-
-class _Meta(msgspec.Struct):
-    resourceVersion: Version = ""  # noqa: N815 - the wire's name
-    continue_: Token = msgspec.field(default="", name="continue")
-
-
 class _Object(msgspec.Struct):
-    metadata: _Meta = msgspec.field(default_factory=_Meta)
-
-
-class _List(msgspec.Struct):
-    metadata: _Meta
-    kind: str = ""
-    items: list[msgspec.Raw] | None = None
+    metadata: lists.Meta = msgspec.field(default_factory=lists.Meta)
 
 
 class _Change(msgspec.Struct):
@@ -104,7 +89,6 @@ class _RawChange(msgspec.Struct):
     object: msgspec.Raw
 
 
-_decode_list = msgspec.json.Decoder(_List).decode
 _decode_change = msgspec.json.Decoder(_Change).decode
 _decode_raw_change = msgspec.json.Decoder(_RawChange).decode
 
@@ -122,9 +106,12 @@ class Reflector(Generic[Event]):
         pace: Pace,
         chance: random.Random,
         failures: containment.Failures | None = None,
+        early: lists.EarlyPages | None = None,
     ) -> None:
+        """`early` may have pages of the first list."""
         self._contained = failures or containment.Failures()
         self._link = link
+        self._early = early or lists.EarlyPages(link)
         self._path = path
         self._codec = codec
         self._sink = sink
@@ -233,7 +220,7 @@ class Reflector(Generic[Event]):
         """
         found: list[Any] = []
         token = ""
-        ahead = asyncio.create_task(self._page(size, ""))
+        ahead = asyncio.create_task(self._early.take(self._path, size, ""))
         try:
             while True:
                 page = await ahead
@@ -242,7 +229,7 @@ class Reflector(Generic[Event]):
                     raise connection.Unavailable("the list never ends")
                 token = page.metadata.continue_
                 if token:
-                    ahead = asyncio.create_task(self._page(size, token))
+                    ahead = asyncio.create_task(self._early.take(self._path, size, token))
                 items = page.items or []
                 for some in cooperative.slices(items):
                     read = self._read_some(some)
@@ -268,22 +255,6 @@ class Reflector(Generic[Event]):
                 )
                 return []
             return [each for item in items for each in self._read_some([item])]
-
-    async def _page(self, size: int, token: str) -> _List:
-        """Request one page of the list. Raises connection.ApiError."""
-        query = {"limit": str(size), "continue": token}
-        query = {name: value for name, value in query.items() if value not in ("", "0")}
-        path = self._path.with_query(query)
-        most = responses.PAGE_MAX_BYTES if size else responses.LIST_MAX_BYTES
-        try:
-            page = _decode_list(await self._link.call("GET", path, most_bytes=most))
-        except responses.GARBAGE as error:
-            raise connection.Unavailable(f"not a list: {error}") from error
-        if self._path.kind and page.kind != f"{self._path.kind}List":
-            raise connection.Unavailable(f"not a list of {self._path.kind}, but a {page.kind}")
-        if not page.metadata.resourceVersion:
-            raise connection.Unavailable("a list without a version")
-        return page
 
     async def _follow(self) -> None:
         """Pass on changes since the last version until the server ends the watch."""

@@ -11,8 +11,6 @@ from functools import partial
 import structlog
 
 from vscheduler import containment
-from vscheduler.cluster import leases
-from vscheduler.cluster.http import connection
 from vscheduler.cluster.writes import event_recorder, write_queue
 from vscheduler.controllers.podgroups import owners
 from vscheduler.daemon import (
@@ -24,6 +22,8 @@ from vscheduler.daemon import (
     reloading,
     runtime,
     settings,
+    startup,
+    watched_kinds,
 )
 from vscheduler.daemon.leader_election import api, elector, thread
 from vscheduler.daemon.liveness import signals, watchdog
@@ -33,10 +33,6 @@ from vscheduler.mirror.decode import events
 from vscheduler.mirror.index import entries
 
 log = structlog.get_logger(__name__)
-
-SWITCH_INTERVAL_SECONDS = 0.0001
-"""How long the cycle's thread may keep the interpreter. With Python's 5 ms, the event loop makes
-480 round trips a second during a cycle; with this value, 3,400."""
 
 YOUNG_OBJECTS_MAX = 20_000
 """Number of new objects that trigger a garbage collection. After Python's default of 700, nearly
@@ -77,11 +73,12 @@ class Application:
         self,
         given: settings.Settings,
         loaded: configuration.Loaded,
-        link: connection.Connection,
+        opened: startup.Opened,
         lines: logs.LineWriter,
         kill_timer: Callable[[], None],
     ) -> None:
         """`kill_timer` is called regularly as long as the interpreter is alive."""
+        link = opened.link
         self._settings = given
         self._signs = watchdog.Signs()
         self._link = link
@@ -105,7 +102,12 @@ class Application:
             on_error=partial(informers.report_object_error, self._failures),
         )
         self._informers = informers.Informers(
-            link, _kinds(given), self._mirror.read, self._feed, self._failures
+            link,
+            watched_kinds.watched(given),
+            self._mirror.read,
+            self._feed,
+            self._failures,
+            opened.lists,
         )
         identity = api.identity()
         self._recorder = event_recorder.EventRecorder(
@@ -279,6 +281,8 @@ class Application:
         election = self._settings.election
         if not election.enabled:
             return api.AlwaysLeader(election.leases)
+        from vscheduler.cluster import leases  # noqa: PLC0415 - the library's models take long
+
         terms = elector.Terms(
             identity=identity, namespace=election.namespace, timing=election.timing
         )
@@ -287,7 +291,7 @@ class Application:
             terms,
             partial(
                 leases.opened,
-                _access(self._settings),
+                startup.access(self._settings),
                 election.namespace,
                 call_seconds=election.timing.call_seconds,
             ),
@@ -358,41 +362,28 @@ class Application:
                 await servers.enter_async_context(health.serving(pages, address))
 
 
-def _kinds(given: settings.Settings) -> list[events.Kind]:
-    """Return the kinds to watch: only kinds that some part of this instance needs."""
-    return [
-        kind
-        for kind in events.Kind
-        if (given.schedules or kind in controller_manager.NEEDED)
-        and (given.priority_classes or kind is not events.Kind.PRIORITY_CLASS)
-    ]
-
-
 async def run(
-    given: settings.Settings, loaded: configuration.Loaded, lines: logs.LineWriter
+    given: settings.Settings,
+    loaded: configuration.Loaded,
+    lines: logs.LineWriter,
+    opening: Awaitable[startup.Opened] | None = None,
 ) -> None:
     """Run the daemon until SIGTERM, SIGINT or SIGHUP; log lines go to `lines`.
 
-    Raises connection.CredentialsError and health.ListenError if the daemon cannot start.
+    The connection is closed at the end. Raises connection.CredentialsError and health.ListenError
+    if the daemon cannot start.
     """
-    sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
+    sys.setswitchinterval(startup.SWITCH_INTERVAL_SECONDS)
     gc.set_threshold(YOUNG_OBJECTS_MAX)
-    link = await connection.Connection.open(_access(given))
+    opened = await (opening or startup.open_connection(given))
     kill_timer = watchdog.KillTimer(given.cycle_deadline_seconds)
     try:
-        application = Application(given, loaded, link, lines, kill_timer.hold)
+        application = Application(given, loaded, opened, lines, kill_timer.hold)
         signals.listen(application.stop, flush=lambda: lines.flush(logs.FLUSH_SECONDS))
-        log.info("started", schedulers=given.scheduler_names, server=link.host)
+        log.info("started", schedulers=given.scheduler_names, server=opened.link.host)
         await application.run()
         log.info("stopped")
         signals.ignore()
     finally:
         kill_timer.let_go()
-        await link.close()
-
-
-def _access(given: settings.Settings) -> connection.Access:
-    """Return how to reach the API server."""
-    return connection.Access(
-        kubeconfig=given.kubeconfig, context=given.context, master=given.master
-    )
+        await opened.close()

@@ -22,12 +22,8 @@ from vscheduler.controllers.podgroups import owners, podgroup_controller, podgro
 from vscheduler.daemon import runtime
 from vscheduler.daemon.leader_election import api
 from vscheduler.mirror import paths
-from vscheduler.mirror.decode import events
 
 log = structlog.get_logger(__name__)
-
-NEEDED = frozenset({events.Kind.POD, events.Kind.POD_GROUP, events.Kind.NAMESPACE})
-"""Watched kinds needed by the controllers."""
 
 PAUSES = backoff.Growth(first_seconds=1.0, longest_seconds=60.0)
 """Backoff for PodGroups that cannot be created, joined or deleted."""

@@ -8,7 +8,7 @@ effects are read from a list, which the API server answers from its newest state
 import asyncio
 import random
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, TypeAlias
 
@@ -17,25 +17,13 @@ import structlog
 
 from vscheduler import containment
 from vscheduler.cluster import reflector
-from vscheduler.cluster.http import connection, objects
-from vscheduler.daemon import health
+from vscheduler.cluster.http import connection, lists, objects
+from vscheduler.daemon import health, watched_kinds
 from vscheduler.mirror import paths, state, statuses
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.index import entries
 
 log = structlog.get_logger(__name__)
-
-PATHS: Mapping[events.Kind, paths.Path] = {
-    events.Kind.NODE: paths.NODES.everywhere,
-    events.Kind.POD: paths.PODS.everywhere,
-    events.Kind.POD_GROUP: paths.POD_GROUPS.everywhere,
-    events.Kind.QUEUE: paths.QUEUES.everywhere,
-    events.Kind.PRIORITY_CLASS: paths.PRIORITY_CLASSES.everywhere,
-    events.Kind.BUDGET: paths.BUDGETS.everywhere,
-    events.Kind.QUOTA: paths.QUOTAS.everywhere,
-    events.Kind.NAMESPACE: paths.NAMESPACES.everywhere,
-}
-"""The collection of each kind."""
 
 NODE_PACE = reflector.Pace(gather_seconds=0.2)
 """Thousands of nodes send a dozen heartbeats a second, which change nothing, so changes of nodes
@@ -130,20 +118,22 @@ class Informers:
         read: Translate,
         sink: Sink,
         failures: containment.Failures | None = None,
+        early: lists.EarlyPages | None = None,
     ) -> None:
         """`read` translates objects for the Mirror, and `sink` applies the resulting events."""
         chance = random.Random()  # noqa: S311 - spreads retries; no secret
         self._watches = {
             kind: reflector.Reflector(
                 link,
-                PATHS[kind],
+                watched_kinds.PATHS[kind],
                 Codec(kind, read),
                 sink,
                 pace=NODE_PACE if kind is events.Kind.NODE else reflector.Pace(),
                 chance=chance,
                 failures=failures,
+                early=early,
             )
-            for kind in PATHS
+            for kind in watched_kinds.PATHS
             if kind in kinds
         }
         self._tasks: dict[events.Kind, asyncio.Task[None]] = {}

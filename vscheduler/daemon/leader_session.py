@@ -17,7 +17,14 @@ from vscheduler.cluster.writes import binder, evictor, queue_status_writer, stat
 from vscheduler.controllers.podgroups import owners, podgroup_controller
 from vscheduler.core.config import policy
 from vscheduler.core.model import jobs
-from vscheduler.daemon import controller_manager, informers, pacing, runtime, scheduling_loop
+from vscheduler.daemon import (
+    controller_manager,
+    informers,
+    pacing,
+    runtime,
+    scheduling_loop,
+    watched_kinds,
+)
 from vscheduler.daemon.leader_election import api
 from vscheduler.mirror import state
 from vscheduler.mirror.decode import events
@@ -141,7 +148,7 @@ class LeaderSession:
                     news.add(entries.waiting_namespace(event) or pacing.ANYBODY)
         if self._loop is not None:
             self._loop.changed(most, news)
-        needed = any(event.kind in controller_manager.NEEDED for event in batch)
+        needed = any(event.kind in watched_kinds.NEEDED_BY_CONTROLLERS for event in batch)
         if self._podgroup_controller is not None and needed:
             self._podgroup_controller.changed()
 

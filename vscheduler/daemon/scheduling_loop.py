@@ -308,8 +308,7 @@ class SchedulingLoop:
         """
         now = time.time()
         still = partial(self._still_fits, taken.nodes.layout)
-        correct = await self._still_correct(result.binds, still, now)
-        self._committer.bind(correct, self.take, still)
+        bound = await self._bind(result.binds, still, now)
         self._carried = result.carried
         with self._failures.contained("schedule", "evictions"):
             self._evict(taken, result, now)
@@ -319,31 +318,28 @@ class SchedulingLoop:
             self._queue_reporter.report(result, taken.queues)
         with self._failures.contained("schedule", "usage of queues"):
             self._usage_writer.report(result.queues, taken.queues)
-        return len(correct)
+        return bound
 
-    async def _still_correct(
+    async def _bind(
         self, decided: Iterable[decisions.Bind], still: binder.Still, now: float
-    ) -> list[decisions.Bind]:
-        """Return the binds that are still correct, and assume these binds in the Mirror.
+    ) -> int:
+        """Assume in the Mirror and send the binds that are still correct; return their number.
 
-        A job's binds are kept together.
+        A job's binds are sent together, and not later than they are known to be correct: the first
+        binds are under way while the last of thousands are assumed.
         """
         by_job: defaultdict[jobs.JobId, list[decisions.Bind]] = defaultdict(list)
         for bind in decided:
             by_job[bind.task.job].append(bind)
-        correct: list[decisions.Bind] = []
-        try:
-            for job, binds in by_job.items():
-                if await self._assume(binds, still, now):
-                    correct += binds
-                else:
-                    log.info("job.changed", job=job, binds=len(binds))
-                    self._pacing.changed()
-        except asyncio.CancelledError:  # the binds will not be sent
-            for bind in correct:
-                self._mirror.forget(bind.task.uid)
-            raise
-        return correct
+        sent = 0
+        for job, binds in by_job.items():
+            if await self._assume(binds, still, now):
+                self._committer.bind(binds, self.take, still)
+                sent += len(binds)
+            else:
+                log.info("job.changed", job=job, binds=len(binds))
+                self._pacing.changed()
+        return sent
 
     def _evict(self, taken: snapshot.Snapshot, result: decisions.CycleResult, now: float) -> None:
         """Pass on the eviction plans, except for jobs with a pod deleted during the cycle."""

@@ -8,7 +8,7 @@ import pytest
 from click import testing
 
 from vscheduler.cli import main, run
-from vscheduler.daemon import application, settings
+from vscheduler.daemon import application, settings, startup
 from vscheduler.daemon.leader_election import election_settings
 from vscheduler.daemon.liveness import signals
 from vscheduler.daemon.observability import logs
@@ -35,8 +35,13 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> list[election_settings.Election]:
         await asyncio.sleep(0)
         found.append(given.election)
 
+    async def open_nothing(_: settings.Settings) -> None:
+        await asyncio.sleep(0)
+
     monkeypatch.setattr(application, "run", note)
-    monkeypatch.setattr(logs, "begin", lambda *_: None)
+    monkeypatch.setattr(startup, "open_connection", open_nothing)
+    monkeypatch.setattr(logs, "configure", lambda *_: logs.LineWriter(1))
+    monkeypatch.setattr(logs, "take_over", lambda: None)
     monkeypatch.setattr(signals, "end_at_once", lambda: None)
     monkeypatch.setattr(signals, "end", lambda _: None)
     return found

@@ -15,7 +15,7 @@ from tests.unit.cluster.conftest import Serve
 from tests.unit.daemon import worlds
 from tests.unit.mirror import manifests
 from vscheduler.cluster import reflector
-from vscheduler.daemon import health, informers
+from vscheduler.daemon import health, informers, watched_kinds
 from vscheduler.mirror import state
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.index import entries
@@ -123,7 +123,7 @@ async def test_all_that_are_silent_go_on_anew_where_one_was_overtaken(
         busy.clear()
         made.following.overtake(events.Kind.POD)
         made.following.stop()
-    assert set(asked) == {informers.PATHS[kind] for kind in KINDS}
+    assert set(asked) == {watched_kinds.PATHS[kind] for kind in KINDS}
 
 
 @asynccontextmanager

@@ -364,7 +364,7 @@ async def test_cycles_of_which_nothing_can_be_handed_on_are_dropped_in_a_row(
     def fail(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(scheduling_loop.SchedulingLoop, "_still_correct", fail)
+    monkeypatch.setattr(scheduling_loop.SchedulingLoop, "_bind", fail)
     with testing.capture_logs():
         async with worlds.world(serve, TWO_GANGS) as made:
             await worlds.until(made.cycles.keeps_dropping)

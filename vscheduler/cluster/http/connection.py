@@ -335,8 +335,11 @@ class Connection:
                 self.doubt()
             raise unavailable(error) from error
 
-    def coordination(self) -> client.CoordinationV1Api:
-        """Return the client library's functions for Leases, sent over this connection."""
+    def coordination(self) -> "client.CoordinationV1Api":
+        """Return the client library's functions for Leases, sent over this connection.
+
+        The library imports them at the first use, so the annotation must not use them.
+        """
         api = client.ApiClient(self._credentials.configuration)
         api.rest_client.pool_manager = self._sessions.current
         api.rest_client.proxy = self._proxy

@@ -32,6 +32,12 @@ def end_at_once() -> None:
         signal.signal(number, _leave)
 
 
+def leave_at_once() -> None:
+    """End the process with status 0 on a signal, in this event loop until `listen`."""
+    for number in _wanted():
+        asyncio.get_running_loop().add_signal_handler(number, os._exit, 0)
+
+
 def listen(stop: Callable[[], None], *, flush: Callable[[], object]) -> None:
     """Call `stop` in this event loop on the first ending signal, and ignore later signals.
 

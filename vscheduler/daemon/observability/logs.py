@@ -223,13 +223,6 @@ def configure(level: str, style: str, *, descriptor: int = STDERR) -> LineWriter
     return writer
 
 
-def begin(level: str, style: str) -> LineWriter:
-    """Log everything from now on; see `configure` and `take_over`."""
-    writer = configure(level, style)
-    take_over()
-    return writer
-
-
 def take_over() -> Callable[[], None]:
     """Log everything printed otherwise: prints of plugins, warnings, and uncaught errors.
 

@@ -9,25 +9,13 @@ import datetime as dt
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any, TypeAlias
 
 import msgspec
 
-from vscheduler.mirror.decode import large_pods, wire
+from vscheduler.mirror.decode import kinds, large_pods, wire
 
-
-class Kind(StrEnum):
-    """The kinds of objects that decisions depend on."""
-
-    POD = "Pod"
-    NODE = "Node"
-    QUEUE = "Queue"
-    POD_GROUP = "PodGroup"
-    PRIORITY_CLASS = "PriorityClass"
-    BUDGET = "PodDisruptionBudget"
-    QUOTA = "ResourceQuota"
-    NAMESPACE = "Namespace"
+Kind = kinds.Kind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,110 @@
+"""Pages of lists, and those that are requested before anybody reads them."""
+
+import asyncio
+from collections import Counter
+
+import pytest
+from aiohttp import web
+
+from tests.unit.cluster.conftest import Serve
+from vscheduler.cluster.http import connection, lists
+from vscheduler.mirror import paths
+
+THINGS = paths.Path.to("/things")
+
+
+class Pages:
+    """A server with a list of several pages."""
+
+    def __init__(self, count: int, *, failures: int = 0) -> None:
+        self.count = count
+        self.failures = failures
+        self.asked: Counter[str] = Counter()
+        self.all_asked = asyncio.Event()
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        """A page with one object, whose name is the page's number."""
+        token = request.query.get("continue", "")
+        self.asked[token] += 1
+        if self.asked.total() <= self.failures:
+            return web.json_response({"code": 503, "message": "later"}, status=503)
+        number = int(token or 0)
+        if number + 1 == self.count:
+            self.all_asked.set()
+        more = str(number + 1) if number + 1 < self.count else ""
+        metadata = {"resourceVersion": "7", "continue": more}
+        return web.json_response({"metadata": metadata, "items": [{"number": number}]})
+
+
+async def read(early: lists.EarlyPages, size: int = lists.PAGE_SIZE) -> list[bytes]:
+    """All objects of the list."""
+    found: list[bytes] = []
+    token = ""
+    while True:
+        page = await early.take(THINGS, size, token)
+        found += map(bytes, page.items or [])
+        token = page.metadata.continue_
+        if not token:
+            return found
+
+
+async def test_pages_are_requested_before_they_are_read_and_only_once(serve: Serve) -> None:
+    """The reader finds all of them there."""
+    pages = Pages(3)
+    early = lists.EarlyPages(await serve(pages.answer), [THINGS])
+    await asyncio.wait_for(pages.all_asked.wait(), 3)
+    assert await read(early) == [b'{"number": %d}' % number for number in range(3)]
+    assert pages.asked == {"": 1, "1": 1, "2": 1}
+
+
+async def test_a_page_is_handed_out_once(serve: Serve) -> None:
+    """A second list shows the newest state."""
+    pages = Pages(2)
+    early = lists.EarlyPages(await serve(pages.answer), [THINGS])
+    assert len(await read(early)) == len(await read(early)) == 2
+    assert pages.asked == {"": 2, "1": 2}
+
+
+async def test_a_failed_request_is_repeated_by_the_reader(serve: Serve) -> None:
+    """What failed before anybody read is no failure of the reader's."""
+    pages = Pages(1, failures=1)
+    early = lists.EarlyPages(await serve(pages.answer), [THINGS])
+    assert len(await read(early)) == 1
+    assert pages.asked == {"": 2}
+
+
+async def test_errors_reach_the_reader(serve: Serve) -> None:
+    """Where the repeated request fails, too."""
+    early = lists.EarlyPages(await serve(Pages(1, failures=2).answer), [THINGS])
+    with pytest.raises(connection.Unavailable):
+        await read(early)
+
+
+async def test_a_reader_of_other_pages_asks_itself(serve: Serve) -> None:
+    """After a page that was too large, smaller ones are wanted."""
+    pages = Pages(1)
+    early = lists.EarlyPages(await serve(pages.answer), [THINGS])
+    await asyncio.wait_for(pages.all_asked.wait(), 3)
+    assert len(await read(early, size=10)) == 1
+    assert pages.asked == {"": 2}
+
+
+async def test_early_pages_have_a_bound(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rest waits for the reader."""
+    monkeypatch.setattr(lists, "EARLY_BYTES_MAX", 100)
+    pages = Pages(50)
+    early = lists.EarlyPages(await serve(pages.answer), [THINGS])
+    await early.take(THINGS, lists.PAGE_SIZE, "")
+    await asyncio.sleep(0.05)
+    assert 1 < len(pages.asked) < 4
+    await early.close()
+
+
+async def test_what_nobody_reads_is_dropped(serve: Serve) -> None:
+    """What is under way may end; nothing more is requested."""
+    pages = Pages(50, failures=1)
+    early = lists.EarlyPages(await serve(pages.answer), [THINGS, paths.Path.to("/others")])
+    await early.close()
+    asked = pages.asked.total()
+    await asyncio.sleep(0.02)
+    assert pages.asked.total() == asked

@@ -1,0 +1,129 @@
+"""Lists, page by page, and the first pages of lists requested before a reader exists."""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from typing import Annotated
+
+import msgspec
+
+from vscheduler.cluster.http import connection, responses
+from vscheduler.mirror import paths
+
+PAGE_SIZE = 500
+"""Objects on a page."""
+
+EARLY_BYTES_MAX = 2**25
+"""32 MiB: beyond this size of all early pages, no further page is requested early."""
+
+CLOSE_SECONDS = 1.0
+
+Version = Annotated[str, msgspec.Meta(max_length=responses.VERSION_MAX)]
+Token = Annotated[str, msgspec.Meta(max_length=responses.TOKEN_MAX)]
+
+
+class Meta(msgspec.Struct):
+    """The metadata of a list or an object."""
+
+    resourceVersion: Version = ""  # noqa: N815 - the wire's name
+    continue_: Token = msgspec.field(default="", name="continue")
+
+
+class Page(msgspec.Struct):
+    """A page of a list, or a whole list. Items are complete JSON, not decoded."""
+
+    metadata: Meta
+    kind: str = ""
+    items: list[msgspec.Raw] | None = None
+
+
+_decode = msgspec.json.Decoder(Page).decode
+
+
+async def page(link: connection.Connection, path: paths.Path, size: int, token: str) -> Page:
+    """Request one page of a list; size 0 requests the rest in one piece.
+
+    Raises connection.ApiError.
+    """
+    return (await _ask(link, path, size, token))[0]
+
+
+async def _ask(
+    link: connection.Connection, path: paths.Path, size: int, token: str
+) -> tuple[Page, int]:
+    """Return the page and its size in bytes."""
+    query = {"limit": str(size), "continue": token}
+    query = {name: value for name, value in query.items() if value not in ("", "0")}
+    most = responses.PAGE_MAX_BYTES if size else responses.LIST_MAX_BYTES
+    try:
+        body = await link.call("GET", path.with_query(query), most_bytes=most)
+        found = _decode(body)
+    except responses.GARBAGE as error:
+        raise connection.Unavailable(f"not a list: {error}") from error
+    if path.kind and found.kind != f"{path.kind}List":
+        raise connection.Unavailable(f"not a list of {path.kind}, but a {found.kind}")
+    if not found.metadata.resourceVersion:
+        raise connection.Unavailable("a list without a version")
+    return found, len(body)
+
+
+class EarlyPages:
+    """First pages of lists, requested while the modules that read them are still imported.
+
+    Every page is handed out once. Without an early page, or after a failed request, the reader
+    requests the page itself.
+    """
+
+    def __init__(self, link: connection.Connection, wanted: Iterable[paths.Path] = ()) -> None:
+        """Request the first pages of these collections."""
+        self._link = link
+        self._bytes = 0
+        self._closed = False
+        self._pages: Mapping[paths.Path, dict[str, asyncio.Task[Page]]] = {
+            path: {} for path in wanted
+        }
+        for path in self._pages:
+            self._request(path, "")
+
+    async def take(self, path: paths.Path, size: int, token: str) -> Page:
+        """Return the early page if there is one, else request the page.
+
+        Raises connection.ApiError.
+        """
+        early = self._pages.get(path, {}).pop(token, None)
+        if early is not None and size == PAGE_SIZE:
+            try:
+                with suppress(connection.ApiError):
+                    return await early
+            finally:
+                early.cancel()
+        return await page(self._link, path, size, token)
+
+    async def close(self) -> None:
+        """Drop all pages that nobody took.
+
+        Requests under way may take a moment to end: TLS reports an error of the event loop when a
+        connection is closed during its handshake.
+        """
+        self._closed = True
+        under_way = [task for early in self._pages.values() for task in early.values()]
+        if under_way:
+            await asyncio.wait(under_way, timeout=CLOSE_SECONDS)
+        for task in under_way:
+            task.cancel()
+
+    def _request(self, path: paths.Path, token: str) -> None:
+        task = asyncio.create_task(self._fetch(path, token), name=f"list {path} early")
+        # Also retrieves the error of a page that nobody takes.
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        self._pages[path][token] = task
+
+    async def _fetch(self, path: paths.Path, token: str) -> Page:
+        """Request a page, and then the next page, unless the early pages are too large."""
+        found, size = await _ask(self._link, path, PAGE_SIZE, token)
+        self._bytes += size
+        following = found.metadata.continue_
+        wanted = following not in ("", token) and not self._closed
+        if wanted and self._bytes < EARLY_BYTES_MAX:
+            self._request(path, following)
+        return found

@@ -1,0 +1,16 @@
+"""The watched kinds, apart from the modules that decode their objects and take long to import."""
+
+from enum import StrEnum
+
+
+class Kind(StrEnum):
+    """The kinds of objects that decisions depend on."""
+
+    POD = "Pod"
+    NODE = "Node"
+    QUEUE = "Queue"
+    POD_GROUP = "PodGroup"
+    PRIORITY_CLASS = "PriorityClass"
+    BUDGET = "PodDisruptionBudget"
+    QUOTA = "ResourceQuota"
+    NAMESPACE = "Namespace"
