@@ -1,7 +1,7 @@
 """Pacing: when the next cycle starts.
 
-After a change, the next cycle waits a moment, so that all pods of a job are seen together:
-`debounce_seconds` while a gang is incomplete, else `quick_seconds`. A change that only continues an
+After a change, the next cycle starts at once, unless a gang is incomplete: then it waits, up to
+`debounce_seconds`, so that all pods of the gang are seen together. A change that only continues an
 earlier decision, such as the start of a bound pod, waits for `step_seconds`, because the change
 helps no waiting pod. After a cycle that ran out of budget, the next cycle starts at once.
 
@@ -168,12 +168,12 @@ class Pacing:
                 return
 
     async def _rest(self) -> None:
-        """Wait until no further changes are expected.
+        """Wait until no further changes are expected, at most the debounce.
 
-        The wait takes quick_seconds at least and the debounce at most.
+        Changes that the event loop has already received are applied first.
         """
         latest = time.monotonic() + self._pace.debounce_seconds
-        await asyncio.sleep(self._pace.quick_seconds)
+        await asyncio.sleep(0)
         while self._more_to_come() and time.monotonic() < latest:  # noqa: ASYNC110 - or it is time
             await asyncio.sleep(self._pace.quick_seconds)
 

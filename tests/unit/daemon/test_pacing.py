@@ -94,6 +94,13 @@ async def test_a_step_that_another_cycle_has_seen_makes_none() -> None:
     assert await is_due(made, within=5)
 
 
+async def test_a_change_that_leaves_no_gang_incomplete_makes_a_cycle_at_once() -> None:
+    """Nothing more is expected, so there is nothing to wait for."""
+    made = paced(replace(QUICK, quick_seconds=60))
+    made.changed()
+    assert await is_due(made, within=5)
+
+
 async def test_more_of_a_gang_is_waited_for() -> None:
     """Until it is whole."""
     missing = ["pod"]

@@ -105,7 +105,9 @@ class StatusWriter:
                 continue
             self._offered[status.job] = (status, state)
             write = partial(self._write_group, status, transition, len(job.tasks))
-            if status.job in starting:  # changes again as soon as the watch shows the bound pods
+            if status.job in starting and len(job.tasks) == 1:  # the pod itself shows all
+                self._group_writes.offer_when_quiet(status.job, write)
+            elif status.job in starting:  # changes again once the watch shows the bound pods
                 self._group_writes.offer_later(status.job, write)
             else:
                 self._group_writes.offer(status.job, write)

@@ -8,6 +8,7 @@ between two writes.
 """
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Hashable
 from contextlib import suppress
@@ -51,6 +52,12 @@ PAUSES_MAX = 64
 """Longest pause of a key whose writes keep failing unexpectedly, as a multiple of the spacing."""
 
 
+QUIET_SECONDS = 0.5
+"""How long without a new bind counts as quiet."""
+
+QUIET_MAX_SECONDS = 5.0
+"""How long a write that tells nobody anything new waits for quiet at most."""
+
 REFUSED_SECONDS = 30.0
 """Pause after a refusal for want of permission, which may be granted meanwhile."""
 
@@ -77,6 +84,12 @@ class WriteQueue:
         self.steps = 0
         """Number of calls that ended, with any result, plus the finished parts of long calls."""
         self._yielder = cooperative.CooperativeYield()
+        self._bind_put_at = float("-inf")
+
+    @property
+    def seconds_since_bind(self) -> float:
+        """How long ago the last bind was added."""
+        return time.monotonic() - self._bind_put_at
 
     def put(self, priority: WritePriority, call: Call) -> bool:
         """Add a call.
@@ -87,6 +100,8 @@ class WriteQueue:
         if priority not in UNBOUNDED and len(waiting) >= self._waiting_max:
             return False
         waiting.append(call)
+        if priority is WritePriority.BIND:
+            self._bind_put_at = time.monotonic()
         self._wake()
         return True
 
@@ -232,6 +247,8 @@ class CoalescingQueue:
         """How often in a row a key's write raised an unexpected exception, or wasn't permitted."""
         self._refused: dict[Hashable, Call] = {}
         """Writes refused for want of permission, until a newer write of the key."""
+        self._patient: dict[Hashable, float] = {}
+        """Until when, by time.monotonic(), the writes of these keys let binds go first."""
         self._stopped = False
 
     def offer(self, key: Hashable, write: Call) -> None:
@@ -247,6 +264,14 @@ class CoalescingQueue:
         if key not in self._busy:
             self._busy.add(key)
             self._pause(key)
+
+    def offer_when_quiet(self, key: Hashable, write: Call) -> None:
+        """Write once no bind was added for QUIET_SECONDS, at the latest after QUIET_MAX_SECONDS.
+
+        For a state that tells nobody anything new. Newer writes of the key wait, too.
+        """
+        self._patient.setdefault(key, time.monotonic() + QUIET_MAX_SECONDS)
+        self.offer_later(key, write)
 
     def offer_again(self, key: Hashable, write: Call) -> None:
         """Write after the key's pause, unless a newer write is already waiting."""
@@ -265,6 +290,7 @@ class CoalescingQueue:
     def stop(self) -> None:
         """Drop all waiting writes, and retry none from now on."""
         self._stopped = True
+        self._patient.clear()
         self._waiting.clear()
         self._refused.clear()
 
@@ -298,6 +324,7 @@ class CoalescingQueue:
         write = self._waiting.pop(key, None)
         if write is None:
             self._busy.discard(key)
+            self._patient.pop(key, None)
             return
         piece = self._write_queue.failures.contained("write", str(key))
         withheld = False
@@ -320,6 +347,13 @@ class CoalescingQueue:
         asyncio.get_running_loop().call_later(seconds, self._resume, key)
 
     def _resume(self, key: Hashable) -> None:
+        if key in self._patient:
+            left = self._patient[key] - time.monotonic()
+            if left > 0 and self._write_queue.seconds_since_bind < QUIET_SECONDS:
+                wait = min(left, QUIET_SECONDS)
+                asyncio.get_running_loop().call_later(wait, self._resume, key)
+                return
+            del self._patient[key]
         self._busy.discard(key)
         if key in self._waiting:
             self._enqueue(key)

@@ -77,6 +77,7 @@ class Desk:
         *statuses: decisions.GroupStatus,
         carried: snapshot.Carried = snapshot.FRESH,
         binds: tuple[decisions.Bind, ...] = (),
+        job: jobs.Job = STORED,
     ) -> None:
         """Report a cycle."""
         result = decisions.CycleResult(
@@ -89,7 +90,7 @@ class Desk:
             carried=carried,
         )
         state = self.group.state if self.group else jobs.GroupState()
-        self.reporter.report(result, {JOB: replace(STORED, state=state)}, "cycle-1")
+        self.reporter.report(result, {JOB: replace(job, state=state)}, "cycle-1")
 
     async def settle(self) -> None:
         """Until nothing waits, rests included."""

@@ -1,0 +1,92 @@
+"""Writes that tell nobody anything new, and wait until no binds are added any more."""
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.unit.cluster.conftest import Serve
+from tests.unit.cluster.writes import test_status_writer, test_write_queue
+from vscheduler.cluster.writes import status_writer, write_queue
+from vscheduler.core.model import decisions, jobs
+
+
+@pytest.fixture(autouse=True)
+def _in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Writes of one object are spaced by milliseconds."""
+    monkeypatch.setattr(status_writer, "GROUP_SPACING_SECONDS", 0.01)
+
+
+@pytest.mark.parametrize("patience", [60.0, 0.02])
+async def test_what_tells_nobody_anything_lets_binds_go_first(
+    monkeypatch: pytest.MonkeyPatch, patience: float
+) -> None:
+    """Until there are no more of them, or for a while; only the newest is written, once."""
+    since_bind = [0.0]
+    monkeypatch.setattr(write_queue, "QUIET_SECONDS", 0.005)
+    monkeypatch.setattr(write_queue, "QUIET_MAX_SECONDS", patience)
+    monkeypatch.setattr(
+        write_queue.WriteQueue, "seconds_since_bind", property(lambda _: since_bind[0])
+    )
+    queue = write_queue.WriteQueue(workers=1, waiting_max=10)
+    box = write_queue.CoalescingQueue(
+        queue, write_queue.WritePriority.STATUS, spacing_seconds=0.005
+    )
+    seen: list[str] = []
+    task = asyncio.create_task(queue.run())
+    box.offer_when_quiet("key", test_write_queue.noting("older", seen))
+    box.offer("key", test_write_queue.noting("newer", seen))
+    if patience > 1:
+        await asyncio.sleep(0.05)
+        assert seen == []
+        since_bind[0] = 1.0
+    async with asyncio.timeout(5):
+        while not seen:  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.005)
+    assert seen == ["newer"]
+    task.cancel()
+    await asyncio.wait([task])
+
+
+async def test_binds_are_what_keeps_it_from_being_quiet() -> None:
+    """Other calls don't."""
+    queue = write_queue.WriteQueue(workers=1, waiting_max=10)
+    queue.put(write_queue.WritePriority.STATUS, test_write_queue.noting("status", []))
+    assert queue.seconds_since_bind == float("inf")
+    queue.put(write_queue.WritePriority.BIND, test_write_queue.noting("bind", []))
+    assert queue.seconds_since_bind < float("inf")
+
+
+@pytest.mark.parametrize(("pods", "phases"), [(1, ["Completed"]), (2, ["Running", "Completed"])])
+async def test_a_group_of_one_pod_costs_a_write_less_while_others_are_bound(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, pods: int, phases: list[str]
+) -> None:
+    """Its pod shows that it runs; whatever came of it by the time all is quiet is written once."""
+    quiet = [0.0]
+    monkeypatch.setattr(write_queue, "QUIET_SECONDS", 0.01)
+    monkeypatch.setattr(write_queue.WriteQueue, "seconds_since_bind", property(lambda _: quiet[0]))
+    binds = tuple(
+        decisions.Bind(task=test_status_writer.a_task(f"a-{n}"), node="n1") for n in range(pods)
+    )
+    tallied: dict[str, Any] = jobs.tally([bind.task for bind in binds])
+    job = replace(test_status_writer.STORED, **tallied)
+    async with test_status_writer.desk(serve) as made:
+        made.report(
+            replace(test_status_writer.RUNS, phase=jobs.Phase.INQUEUE, running=0),
+            binds=binds,
+            job=job,
+        )
+        made.report(test_status_writer.RUNS, job=job)
+        for _ in range(3):
+            await made.settle()
+        made.report(
+            replace(test_status_writer.RUNS, phase=jobs.Phase.COMPLETED, running=0), job=job
+        )
+        await made.settle()
+        quiet[0] = 1.0
+        async with asyncio.timeout(5):
+            while len(made.group_bodies()) < len(phases):  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(0.01)
+        await made.settle()
+        assert [body["status"]["phase"] for body in made.group_bodies()] == phases
