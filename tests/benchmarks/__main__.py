@@ -3,46 +3,121 @@
 import argparse
 import dataclasses
 import json
+import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
-from tests.benchmarks import competitors, contest, running, shapes, steady, tables
-
-T = TypeVar("T")
+from tests.benchmarks import competitors, contest, running, shapes, starving, steady, tables
 
 JSON = Path("build/bench.json")
 RUNS = 5
 REST_MINUTES = 4
 RESTART_MINUTES = 5
+STARVED_MINUTES = 3
+ELECTED = "--leader-elect=false"
+INTERRUPTED = 130
+"""The exit status after Ctrl-C or SIGTERM."""
+HEAD_LINES = 2
+"""Of a table."""
 
 
 def main() -> int:
     """Measure and print; the exit status says whether every run counted."""
     given = arguments().parse_args()
-    wanted = given.shapes or (() if given.rest or given.restart else shapes.ALL)
-    both = not (given.shapes or given.rest or given.restart)
+    special = given.rest or given.restart or given.starved
+    wanted = given.shapes or (() if special else shapes.ALL)
+    all_of_it = not (given.shapes or special)
     conditions = contest.Conditions(kubelets=given.kubelets, crds=given.crds)
     competing = chosen(given)
-    planned = list(plan(competing, wanted, given.runs))
-    idle = resting(competing) if given.rest or both else []
-    minutes = sum(shape.seconds for _, shape in planned) / 60 + REST_MINUTES * len(idle)
-    minutes += RESTART_MINUTES * (given.restart or both)
-    told = f"{len(planned)} runs, and what was asked for besides: about {minutes:.0f} minutes"
-    say(f"{told} on an idle machine")
-    runs, failed = [], 0
-    for number, (competitor, shape) in enumerate(planned, start=1):
-        say(f"{number}/{len(planned)} {shape} {competitor.name}")
-        try:
-            runs.append(contest.run(competitor, shape, conditions))
-        except running.FailedError as error:
-            failed += 1
-            say(f"doesn't count: {error}")
-    rests = [_said(steady.rest(each, conditions), "at rest") for each in idle]
-    restarts = list(_restarts(conditions)) if given.restart or both else []
-    report(given.json, runs, rests, restarts)
-    return 1 if failed else 0
+    planned = {shape: list(plan(competing, shape, given.runs)) for shape in wanted}
+    idle = resting(competing) if given.rest or all_of_it else []
+    minutes = sum(shape.seconds * len(each) for shape, each in planned.items()) / 60
+    minutes += REST_MINUTES * len(idle) + RESTART_MINUTES * (given.restart or all_of_it)
+    minutes += STARVED_MINUTES * (given.starved or all_of_it)
+    number = sum(map(len, planned.values()))
+    say(f"{number} runs, and what was asked for besides: about {minutes:.0f} minutes")
+    signal.signal(signal.SIGTERM, _interrupt)
+    results = Results(given.json)
+    tell([f"Measured on {tables.machine()}.", ""])
+    try:
+        for shape, order in planned.items():
+            _measure(shape, order, conditions, results)
+        for each in idle:
+            results.keep("at_rest", steady.rest(each, conditions))
+        tell_part("At rest", tables.rests(results.rests))
+        if given.restart or all_of_it:
+            for restart in _restarts(conditions):
+                results.keep("restarts", restart)
+            tell_part("After a restart", tables.restarts(results.restarted))
+        if given.starved or all_of_it:
+            results.keep("starved", starving.starved(competitors.vscheduler(ELECTED), conditions))
+            tell_part("Starved gangs", tables.starved(results.starved))
+    except KeyboardInterrupt:
+        say(f"interrupted; what was finished is in {given.json}")
+        return INTERRUPTED
+    return 1 if results.failed else 0
+
+
+def _interrupt(*_: object) -> None:
+    """End as after Ctrl-C: everything that was started is ended, too."""
+    raise KeyboardInterrupt
+
+
+class Results:
+    """What was measured so far; the file has it after each run."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.failed = 0
+        self.runs: list[contest.Run] = []
+        self.rests: list[steady.Rest] = []
+        self.restarted: list[steady.Restart] = []
+        self.starved: list[starving.Starved] = []
+
+    def keep(self, part: str, found: contest.Run | steady.Rest | steady.Restart | object) -> None:
+        """Add a result, and write all of them."""
+        parts: dict[str, list[Any]] = {
+            "runs": self.runs,
+            "at_rest": self.rests,
+            "restarts": self.restarted,
+            "starved": self.starved,
+        }
+        parts[part].append(found)
+        say(f"{part}: {found}")
+        everything = {
+            name: [dataclasses.asdict(each) for each in several] for name, several in parts.items()
+        }
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        text = json.dumps({"machine": tables.machine(), **everything}, indent=1)
+        self._path.write_text(f"{text}\n", encoding="utf-8")
+
+
+def _measure(
+    shape: shapes.Shape,
+    order: Sequence[competitors.Competitor],
+    conditions: contest.Conditions,
+    results: Results,
+) -> None:
+    """All runs of a shape, and then its tables, also where an interruption cuts it short."""
+    runs: list[contest.Run] = []
+    try:
+        for number, competitor in enumerate(order, start=1):
+            say(f"{shape} {number}/{len(order)} {competitor.name}")
+            try:
+                found = contest.run(competitor, shape, conditions)
+            except running.FailedError as error:
+                results.failed += 1
+                say(f"doesn't count: {error}")
+                continue
+            runs.append(found)
+            results.keep("runs", found)
+    finally:
+        tell(tables.results(runs))
+        if runs:
+            tell(["Writes per pod:", "", *tables.calls(runs), ""])
+            tell(["Cycles of vscheduler:", "", *tables.cycles(runs), ""])
 
 
 def arguments() -> argparse.ArgumentParser:
@@ -62,6 +137,7 @@ def arguments() -> argparse.ArgumentParser:
     add("--kubelets", action="store_true", help="bound pods start, and controllers look at them")
     add("--rest", action="store_true", help="what each costs at rest")
     add("--restart", action="store_true", help="how soon there is a bind after a restart")
+    add("--starved", action="store_true", help="how soon starved gangs get what is theirs")
     add("--json", type=Path, default=JSON, help=f"default {JSON}")
     return parser
 
@@ -71,7 +147,7 @@ def chosen(given: argparse.Namespace) -> list[competitors.Competitor]:
     found = [
         competitors.limit(),
         competitors.kube_scheduler(),
-        competitors.vscheduler("--leader-elect=false"),
+        competitors.vscheduler(ELECTED),
     ]
     if given.peer:
         grouped = not given.peer_without_groups
@@ -91,54 +167,32 @@ def resting(competing: Sequence[competitors.Competitor]) -> list[competitors.Com
 
 
 def plan(
-    competing: Sequence[competitors.Competitor], wanted: Sequence[shapes.Shape], runs: int
-) -> Iterator[tuple[competitors.Competitor, shapes.Shape]]:
+    competing: Sequence[competitors.Competitor], shape: shapes.Shape, runs: int
+) -> Iterator[competitors.Competitor]:
     """In each round everybody once, and each time somebody else first."""
-    for shape in wanted:
-        able = [each for each in competing if each.schedules or not shape.rate]
-        for turn in range(runs):
-            first = turn % len(able) if able else 0
-            yield from ((each, shape) for each in (*able[first:], *able[:first]))
+    able = [each for each in competing if each.schedules or not shape.rate]
+    for turn in range(runs):
+        first = turn % len(able) if able else 0
+        yield from (*able[first:], *able[:first])
 
 
 def _restarts(conditions: contest.Conditions) -> Iterator[steady.Restart]:
-    both = competitors.vscheduler("--leader-elect=false")
-    half = competitors.vscheduler(
-        "--leader-elect=false", "--only=scheduler", name="vscheduler --only scheduler"
-    )
-    for found in steady.restarts([both, half], conditions):
-        yield _said(found, "restart")
+    both = competitors.vscheduler(ELECTED)
+    half = competitors.vscheduler(ELECTED, "--only=scheduler", name="vscheduler --only scheduler")
+    yield from steady.restarts([both, half], conditions)
 
 
-def _said(found: T, what: str) -> T:
-    say(f"{what}: {found}")
-    return found
+def tell_part(title: str, lines: Iterable[str]) -> None:
+    """A part of the results under its title, unless it has nothing but the head of a table."""
+    found = list(lines)
+    if len(found) > HEAD_LINES:
+        tell([f"### {title}", "", *found, ""])
 
 
-def report(
-    path: Path,
-    runs: Sequence[contest.Run],
-    rests: Sequence[steady.Rest],
-    restarts: Sequence[steady.Restart],
-) -> None:
-    """Tables on stdout, everything in the file."""
-    parts = [f"Measured on {tables.machine()}.", "", *tables.results(runs)]
-    if runs:
-        parts += ["### Writes per pod", "", *tables.calls(runs), ""]
-        parts += ["### Cycles of vscheduler", "", *tables.cycles(runs), ""]
-    if rests:
-        parts += ["### At rest", "", *tables.rests(rests), ""]
-    if restarts:
-        parts += ["### After a restart", "", *tables.restarts(restarts), ""]
-    sys.stdout.write("\n".join(parts))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    everything = {
-        "machine": tables.machine(),
-        "runs": [dataclasses.asdict(each) for each in runs],
-        "at_rest": [dataclasses.asdict(each) for each in rests],
-        "restarts": [dataclasses.asdict(each) for each in restarts],
-    }
-    path.write_text(json.dumps(everything, indent=1) + "\n", encoding="utf-8")
+def tell(lines: Iterable[str]) -> None:
+    """Print lines of the results at once: whoever waits, or interrupts, has them."""
+    sys.stdout.writelines(f"{line}\n" for line in lines)
+    sys.stdout.flush()
 
 
 def say(text: str) -> None:

@@ -38,8 +38,7 @@ class Loader:
     def add_nodes(self, count: int) -> list[str]:
         """Equal nodes, and the queue that Volcano's users have."""
         if self._customer.grouped:
-            queue = {"metadata": {"name": "default"}, "spec": {"weight": 1}}
-            self._plane.api.create(QUEUES, {**_VOLCANO, "kind": "Queue", **queue})
+            self.add_queue("default")
         return self._plane.create_nodes(count=count)
 
     def add_gangs(self, shape: shapes.Shape) -> None:
@@ -49,10 +48,15 @@ class Loader:
         pods = [pod(self._customer, name, number) for name in names for number in range(shape.size)]
         self.add_pods(paced(pods, shape.rate) if shape.rate else pods)
 
-    def add_groups(self, names: Sequence[str], minimum: int) -> None:
+    def add_queue(self, name: str) -> None:
+        """A queue of weight 1."""
+        body = {**_VOLCANO, "kind": "Queue", "metadata": {"name": name}, "spec": {"weight": 1}}
+        self._plane.api.create(QUEUES, body)
+
+    def add_groups(self, names: Sequence[str], minimum: int, queue: str = "default") -> None:
         """PodGroups that need so many pods, where PodGroups are wanted."""
         if self._customer.grouped:
-            self._plane.api.create_all(GROUPS, [group(name, minimum) for name in names])
+            self._plane.api.create_all(GROUPS, [group(name, minimum, queue) for name in names])
 
     def add_pods(self, pods: Iterable[client.Object]) -> None:
         """Pods, in any order; when each was created is noted."""
@@ -67,13 +71,13 @@ class Loader:
 _VOLCANO = {"apiVersion": "scheduling.volcano.sh/v1beta1"}
 
 
-def group(name: str, minimum: int) -> client.Object:
-    """A PodGroup in the default queue."""
+def group(name: str, minimum: int, queue: str = "default") -> client.Object:
+    """A PodGroup."""
     return {
         **_VOLCANO,
         "kind": "PodGroup",
         "metadata": {"name": name},
-        "spec": {"minMember": minimum, "queue": "default"},
+        "spec": {"minMember": minimum, "queue": queue},
     }
 
 

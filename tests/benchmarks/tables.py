@@ -5,7 +5,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from tests.benchmarks import competitors, contest, figures, steady
+from tests.benchmarks import competitors, contest, figures, starving, steady
 
 Runs = Sequence[contest.Run]
 Figure = Callable[[contest.Run], float | None]
@@ -127,6 +127,24 @@ def restarts(found: Iterable[steady.Restart]) -> Iterator[str]:
             *(f"{number:,}" for number in (each.nodes, each.pods, each.groups)),
             *(_text(number) for number in (each.first_bind, each.whole_gang, each.cpu)),
             _whole(each.peak_mib),
+        ]
+        for each in found
+    ]
+    return _table(columns, rows)
+
+
+def starved(found: Iterable[starving.Starved]) -> Iterator[str]:
+    """How soon starved gangs start."""
+    columns = (
+        *("competitor", "nodes", "running pods", "starved gangs", "first bind s", "last bind s"),
+        *("CPU s", "evictions"),
+    )
+    rows = [
+        [
+            each.competitor,
+            *(f"{number:,}" for number in (each.nodes, each.running, each.starved)),
+            *(_text(number) for number in (each.first_bind, each.last_bind, each.cpu)),
+            f"{each.evictions:,}",
         ]
         for each in found
     ]

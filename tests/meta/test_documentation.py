@@ -34,7 +34,7 @@ STRANGERS = {
     "--calm", "--denied", "--fault", "--hours", "--job-seconds", "--jobs", "--lease-seconds",
     "--often", "--pauses", "--shrink", "--usual", "--workers",  # python -m tests.simulation
     "--crds", "--kubelets", "--peer", "--peer-name", "--peer-without-groups", "--rest",
-    "--restart", "--runs",  # make bench
+    "--restart", "--starved", "--runs",  # make bench
     "--attempts", "--gangs", "--packing",  # make bench-gangs
     "--seed", "--worlds",  # make test-oracle
 }  # fmt: skip

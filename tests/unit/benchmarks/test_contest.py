@@ -1,8 +1,12 @@
 """The plan of a contest, its audit and its tables."""
 
+import json
+import signal
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -57,7 +61,7 @@ def test_runs_are_interleaved_and_everybody_is_first_at_times() -> None:
     """So that what else the machine does meanwhile hits nobody alone."""
     competing = [competitors.limit(), competitors.vscheduler(), competitors.kube_scheduler()]
     shape = shapes.Shape.read("5x1x1")
-    planned = [each.name for each, _ in bench.plan(competing, [shape], 3)]
+    planned = [each.name for each in bench.plan(competing, shape, 3)]
     rounds = [planned[start : start + 3] for start in (0, 3, 6)]
     assert all(sorted(each) == sorted(planned[:3]) for each in rounds)
     assert len({each[0] for each in rounds}) == 3
@@ -66,8 +70,46 @@ def test_runs_are_interleaved_and_everybody_is_first_at_times() -> None:
 def test_the_limit_has_no_part_in_shapes_with_a_rate() -> None:
     """It looks once, and would miss the pods that come later."""
     shape = shapes.Shape.read("5x1x1@10")
-    planned = bench.plan([competitors.limit(), competitors.vscheduler()], [shape], 2)
-    assert {each.name for each, _ in planned} == {competitors.VSCHEDULER}
+    planned = bench.plan([competitors.limit(), competitors.vscheduler()], shape, 2)
+    assert {each.name for each in planned} == {competitors.VSCHEDULER}
+
+
+@pytest.mark.parametrize("end", ["the plan", "SIGTERM", "a failure"])
+def test_finished_runs_are_printed_and_kept_however_it_ends(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    end: str,
+) -> None:
+    """Each shape's table comes when the shape is done, or as far as it was when it was ended."""
+    path = tmp_path / "kept" / "bench.json"
+    printed: list[str] = []
+
+    def run(
+        competitor: competitors.Competitor, shape: shapes.Shape, _: contest.Conditions
+    ) -> contest.Run:
+        printed.append(capsys.readouterr().out)
+        if str(shape) == "7x1x1":
+            if end == "SIGTERM":
+                signal.raise_signal(signal.SIGTERM)
+            if end == "a failure":
+                raise running.FailedError("why")
+        return replace(a_run(competitor.name, 2.0, str(shape)), cycles=None)
+
+    monkeypatch.setattr(contest, "run", run)
+    words = ["5x2x50", "7x1x1", "--only=vscheduler", "--runs=1", f"--json={path}"]
+    monkeypatch.setattr(sys, "argv", ["bench", *words])
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        status = bench.main()
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert status == {"the plan": 0, "SIGTERM": bench.INTERRUPTED, "a failure": 1}[end]
+    first, second = printed
+    assert "### 5x2x50" not in first
+    assert "### 5x2x50: 100 pods, 1 runs" in second
+    kept = [each["shape"] for each in json.loads(path.read_text())["runs"]]
+    assert kept == (["5x2x50", "7x1x1"] if end == "the plan" else ["5x2x50"])
 
 
 def test_the_audit_wants_one_bind_for_each_pod() -> None:
