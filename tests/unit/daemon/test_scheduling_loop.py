@@ -3,6 +3,7 @@ import functools
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -291,28 +292,47 @@ async def test_a_gang_that_fits_is_bound_within_two_cycles_of_its_last_pod(serve
         assert made.loop.cycles <= seen + 2
 
 
-@pytest.mark.parametrize("pods", [1, 2])
-async def test_an_end_within_a_gang_or_between_two_jobs_leaves_nothing_assumed(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch, pods: int
+class Stuck(cooperative.CooperativeYield):
+    """Stops for good before another pod is assumed, once so many are."""
+
+    def __init__(self, assumed: Callable[[], int], pods: int) -> None:
+        super().__init__()
+        self.reached = asyncio.Event()
+        self._assumed, self._pods = assumed, pods
+
+    async def give_way(self) -> None:
+        """Let others run."""
+        if self._assumed() >= self._pods:
+            self.reached.set()
+            await asyncio.Event().wait()
+
+
+async def test_an_end_within_a_gang_leaves_nothing_assumed(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing was sent, so whoever comes next finds all of it waiting."""
-    reached = asyncio.Event()
-    asked: list[int] = []
-
-    class Stuck(cooperative.CooperativeYield):
-        async def give_way(self) -> None:
-            asked.append(made.mirror.assumed)
-            if len(asked) > pods:
-                reached.set()
-                await asyncio.Event().wait()
-
-    monkeypatch.setattr(scheduling_loop, "cooperative", SimpleNamespace(CooperativeYield=Stuck))
-    picture = "node n1 cpu=4   queue q   job q/a min=2 - -   job q/b min=1 -"
-    async with worlds.world(serve, picture) as made:
-        await asyncio.wait_for(reached.wait(), 10)
-        assert made.mirror.assumed == asked[-1] == pods
+    stuck = Stuck(lambda: made.mirror.assumed, pods=1)
+    yields = SimpleNamespace(CooperativeYield=lambda: stuck)
+    monkeypatch.setattr(scheduling_loop, "cooperative", yields)
+    async with worlds.world(serve, "node n1 cpu=4   queue q   job q/a min=2 - -") as made:
+        await asyncio.wait_for(stuck.reached.wait(), 10)
+        assert made.mirror.assumed == 1
     assert made.mirror.assumed == 0
     assert made.bound() == {}
+
+
+async def test_binds_of_a_job_go_out_while_those_of_the_next_are_assumed(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first of thousands of pods doesn't wait for the last."""
+    stuck = Stuck(lambda: made.mirror.assumed, pods=3)
+    yields = SimpleNamespace(CooperativeYield=lambda: stuck)
+    monkeypatch.setattr(scheduling_loop, "cooperative", yields)
+    picture = "node n1 cpu=9   queue q   job q/a min=2 - -   job q/b min=2 - -"
+    async with worlds.world(serve, picture) as made:
+        await asyncio.wait_for(stuck.reached.wait(), 10)
+        await worlds.until(lambda: len(made.bound()) == 2)
+        assert set(made.bound()) == {"a-0", "a-1"}
 
 
 @pytest.mark.contains_failures
