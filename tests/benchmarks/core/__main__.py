@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from tests.benchmarks import figures
-from tests.benchmarks.core import cases, timing
+from tests.benchmarks.core import cases, rich, timing
 
 JSON = Path("build/bench-core.json")
 COLUMNS = (
@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     found = [
         case
-        for case in cases.cases(given.scale)
+        for case in (*cases.cases(given.scale), *rich.cases(given.scale))
         if not given.cases or any(word in case.name for word in given.cases)
     ]
     sys.stderr.write(

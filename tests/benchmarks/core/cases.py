@@ -1,6 +1,6 @@
 """What the core is timed on: each case is a cluster, and perhaps something that then changes."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -34,6 +34,8 @@ class Case:
     change: Change | None = None
     """Done after a first cycle; the second one is timed."""
     actions: str = "enqueue, allocate, backfill, reclaim"
+    tiers: Sequence[str] = ()
+    """Names of plugins, in place of the built-in ones; `drf+tree` with enableHierarchy."""
     bound: int = 0
     evicted: int = 0
     """What the timed cycle must come to: a case that does something else is worth nothing."""

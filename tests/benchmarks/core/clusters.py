@@ -1,8 +1,8 @@
 """Clusters of any size in a Mirror, through the same decoder as in the daemon."""
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -16,6 +16,7 @@ Document = dict[str, Any]
 
 SCHEDULER = "vscheduler"
 NAMESPACE = "default"
+HOST = "kubernetes.io/hostname"
 NODE: Amounts = {"cpu": "32", "memory": "128Gi", "pods": "110"}
 POD: Amounts = {"cpu": "1", "memory": "1Gi"}
 BORN = "2026-01-01T00:00:00Z"
@@ -36,6 +37,11 @@ class Gang:
     nodes: Sequence[str] = ()
     """Where its pods run, one each; empty where they wait."""
     priority: int = 0
+    namespace: str = NAMESPACE
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Of its pods."""
+    constraints: Mapping[str, Any] = field(default_factory=dict)
+    """More of the spec of its pods: affinity, nodeSelector, topologySpreadConstraints."""
 
 
 class Cluster:
@@ -44,20 +50,37 @@ class Cluster:
     def __init__(self, queues: Iterable[str] = ("default",)) -> None:
         self.mirror = state.Mirror(state.Options(scheduler_names=(SCHEDULER,)))
         for name in queues:
-            queue = {"metadata": _metadata(name), "spec": {"weight": 1}}
-            self._show(events.Kind.QUEUE, queue | {"status": {"state": "Open"}})
+            self.add_queue(name)
 
-    def add_nodes(self, count: int, unlike: Sequence[Amounts] = ()) -> list[str]:
-        """Equal nodes, or those that have these amounts; gives their names."""
+    def add_queue(
+        self, name: str, annotations: Mapping[str, str] | None = None, **spec: Any
+    ) -> None:
+        """An open queue of weight 1, with more in its spec."""
+        metadata = _metadata(name, annotations=annotations or {})
+        document = {"metadata": metadata, "spec": {"weight": 1, **spec}}
+        self._show(events.Kind.QUEUE, document | {"status": {"state": "Open"}})
+
+    def add_namespace(self, name: str, labels: Mapping[str, str]) -> None:
+        """A namespace with labels."""
+        self._show(events.Kind.NAMESPACE, {"metadata": _metadata(name, labels=labels)})
+
+    def add_nodes(
+        self,
+        count: int,
+        unlike: Sequence[Amounts] = (),
+        labels: Callable[[int], Mapping[str, str]] = lambda _number: {},
+    ) -> list[str]:
+        """Equal nodes, or those that have these amounts; gives their names.
+
+        `labels` are those of a node by number, beside its host name.
+        """
         names = [f"node-{number:05}" for number in range(count)]
-        for name, amounts in zip(names, unlike or itertools.repeat(NODE), strict=bool(unlike)):
+        every = zip(names, unlike or itertools.repeat(NODE), strict=bool(unlike))
+        for number, (name, amounts) in enumerate(every):
             ready = {"type": "Ready", "status": "True"}
             status = {"allocatable": amounts, "capacity": amounts, "conditions": [ready]}
-            labels = {"kubernetes.io/hostname": name}
-            self._show(
-                events.Kind.NODE,
-                {"metadata": _metadata(name, labels=labels), "spec": {}, "status": status},
-            )
+            metadata = _metadata(name, labels={HOST: name, **labels(number)})
+            self._show(events.Kind.NODE, {"metadata": metadata, "spec": {}, "status": status})
         return names
 
     def add(self, gang: Gang) -> None:
@@ -65,7 +88,7 @@ class Cluster:
         minimum = len(gang.requests) if gang.minimum is None else gang.minimum
         spec = {"minMember": minimum, "queue": gang.queue}
         phase = {"phase": "Running" if gang.nodes else "Inqueue"}
-        metadata = _metadata(gang.name, namespace=NAMESPACE)
+        metadata = _metadata(gang.name, namespace=gang.namespace)
         self._show(events.Kind.POD_GROUP, {"metadata": metadata, "spec": spec, "status": phase})
         for number, request in enumerate(gang.requests):
             node = gang.nodes[number] if gang.nodes else ""
@@ -77,13 +100,15 @@ class Cluster:
         """One pod of a gang as it is now."""
         metadata = _metadata(
             f"{gang.name}-{number:05}",
-            namespace=NAMESPACE,
+            namespace=gang.namespace,
+            labels=gang.labels,
             annotations={"scheduling.k8s.io/group-name": gang.name},
         )
         spec: Document = {
             "schedulerName": SCHEDULER,
             "priority": gang.priority,
             "containers": [{"name": "main", "resources": {"requests": request}}],
+            **gang.constraints,
         }
         if node:
             spec["nodeName"] = node

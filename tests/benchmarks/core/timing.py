@@ -3,7 +3,7 @@
 import gc
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -12,6 +12,9 @@ from vscheduler.core import actions, compat, cycle, plugins
 from vscheduler.core.config import policy
 from vscheduler.core.model import snapshot
 from vscheduler.daemon import application
+
+TREE = "+tree"
+"""Behind the name of a plugin with enableHierarchy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +46,7 @@ class Timing:
 def measure(case: cases.Case) -> Timing:
     """Build the cluster, and time a cycle; where something changes, the cycle after it."""
     cluster = case.build()
-    policy_ = policy_of(case.actions)
+    policy_ = policy_of(case.actions, case.tiers)
     carried = snapshot.FRESH
     if case.change is not None:
         carried = cycle.run_cycle(cluster.snapshot(), policy_).carried
@@ -85,9 +88,17 @@ def _collecting_as_the_daemon() -> Iterator[None]:
         gc.set_threshold(*thresholds)
 
 
-def policy_of(wanted: str) -> policy.Policy:
-    """The built-in configuration with other actions."""
+def policy_of(wanted: str, tiers: Sequence[str] = ()) -> policy.Policy:
+    """The built-in configuration with other actions, and with other plugins if any are named."""
     tree = {**policy.BUILT_IN, "actions": wanted}
+    if tiers:
+        tree["tiers"] = [{"plugins": [_plugin(name) for name in tier.split()]} for tier in tiers]
     parsed = policy.parse(tree, plugins.PLUGINS, actions.ACTIONS, compat.VOLCANO)
     assert parsed.policy is not None, parsed.problems
     return parsed.policy
+
+
+def _plugin(name: str) -> dict[str, object]:
+    """One plugin of the configuration."""
+    tree: dict[str, object] = {"enableHierarchy": True} if name.endswith(TREE) else {}
+    return {"name": name.removesuffix(TREE), **tree}
