@@ -29,12 +29,12 @@ class Reclaim(contracts.Action[working.Session]):
 
         Nor does a queue while no other queue holds anything to reclaim.
         """
-        holding = {name for name, held in session.demands.held.items() if any(held)}
-        served = {
+        holding = {
             name
-            for name, queue in session.queues.items()
-            if not of_other_queues(session, queue).queues.isdisjoint(holding)
+            for name, held in session.demands.held.items()
+            if any(held) and name in session.queues and session.queues[name].reclaimable
         }
+        served = {name for name in session.queues if len(holding) > (name in holding)}
         waiting, lines = preemptors.line_up(session, self.name, served)
         planner = eviction.Planner(session, self, "reclaimable")
         while waiting and not session.work_budget.exhausted:

@@ -116,7 +116,7 @@ class Total:
 class TreeNode:
     """A node of the tree, with inner nodes of paths or nodes of queues as children."""
 
-    __slots__ = ("held", "parent", "parts", "result", "stale", "weight")
+    __slots__ = ("_place", "held", "parent", "parts", "result", "stale", "weight")
 
     def __init__(self, parent: "TreeNode | None", weight: float, size: int) -> None:
         self.parent = parent
@@ -127,6 +127,8 @@ class TreeNode:
         if parent is not None:
             parent.parts.append(self)
         self.result: Result = ([], 0.0, True)
+        self._place: tuple[Result, tuple[float, ...], tuple[float, ...]] | None = None
+        """The place, with the result and the place above from which it was computed."""
         self.stale = True
         """Whether something below has changed since the result was computed. The nodes above are
         stale then, too.
@@ -141,6 +143,21 @@ class TreeNode:
     def weighted(self) -> float:
         """The dominant share divided by the weight."""
         return round(self.result[1] / self.weight, DIGITS)
+
+    @property
+    def place(self) -> tuple[float, ...]:
+        """Whether saturated, and the weighted share, of each node from below the root to this one.
+
+        Computed again only after this node or one above it has another result.
+        """
+        if self.parent is None:
+            return ()
+        above = self.parent.place
+        known = self._place
+        if known is None or known[0] is not self.result or known[1] is not above:
+            place = (*above, float(self.saturated), self.weighted)
+            known = self._place = self.result, above, place
+        return known[2]
 
     def hold(self, amounts: ResourceArray) -> None:
         """Add amounts to what this node and all nodes above hold."""
@@ -322,10 +339,13 @@ class Tree:
         The key holds two values for each node from the root down: whether the node is saturated,
         and the weighted share. A shorter path is filled up with zeros.
         """
-        path = self._path(queue)
-        compared = path[:-1] if self._flat else path
-        parts = [part for each in compared for part in (float(each.saturated), each.weighted)]
-        return (*parts, *[0.0] * (2 * self._depth - len(parts)))
+        self._recompute()
+        node: TreeNode | None = self._queue_nodes[queue]
+        if self._flat and node is not None:
+            node = node.parent
+        place = () if node is None else node.place
+        missing = 2 * self._depth - len(place)
+        return (*place, *[0.0] * missing) if missing else place
 
     def shares(self, queue: str, other: str) -> tuple[SharePair, SharePair]:
         """Return the weighted shares of the two nodes at which the paths of both queues part.

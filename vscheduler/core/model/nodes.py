@@ -195,7 +195,7 @@ def selected(layout: NodeLayout, limits: constraints.Constraints) -> Mask:
     def compute() -> Mask:
         mask = np.ones(layout.size, dtype=np.bool_)
         for key, value in selector:
-            mask &= _on_label(layout, key, _equals(value))
+            mask &= _among(layout, key, (value,))
         if required is not None:
             mask &= _any_term(layout, required)
         return mask
@@ -223,7 +223,7 @@ def matches(layout: NodeLayout, term: constraints.Term) -> Mask:
     def compute() -> Mask:
         mask = np.full(layout.size, bool(term.labels or term.fields), dtype=np.bool_)
         for requirement in term.labels:
-            mask &= _on_label(layout, requirement.key, _label_test(requirement))
+            mask &= _met(layout, requirement)
         for requirement in term.fields:
             mask &= _on_field(layout, requirement)
         return mask
@@ -322,6 +322,22 @@ def _any_term(layout: NodeLayout, terms: tuple[constraints.Term, ...]) -> Mask:
     return mask
 
 
+def _met(layout: NodeLayout, requirement: constraints.Requirement) -> Mask:
+    """Return which nodes (N,) meet a requirement on a label."""
+    if not requirement.values or requirement.operator not in (Operator.IN, Operator.NOT_IN):
+        return _on_label(layout, requirement.key, _label_test(requirement))
+    listed = _among(layout, requirement.key, requirement.values)
+    return listed if requirement.operator is Operator.IN else ~listed
+
+
+def _among(layout: NodeLayout, key: str, values: tuple[str, ...]) -> Mask:
+    """Return which nodes (N,) have one of these values; one look-up for each listed value."""
+    column, codes = layout.label(key)
+    answers = np.zeros(len(codes) + 1, dtype=np.bool_)
+    answers[[codes[value] for value in values if value in codes]] = True
+    return answers[column]  # a node without the label has code -1
+
+
 def _on_label(layout: NodeLayout, key: str, test: Test) -> Mask:
     """Evaluate a test once for each distinct value of a label, and once for a missing label."""
     column, codes = layout.label(key)
@@ -348,30 +364,18 @@ def _on_field(layout: NodeLayout, requirement: constraints.Requirement) -> Mask:
     return mask if requirement.operator is Operator.IN else ~mask
 
 
-def _equals(value: str) -> Test:
-    return lambda label: label == value
-
-
 def _label_test(requirement: constraints.Requirement) -> Test:
     """Return the test of a requirement. An invalid requirement matches nothing.
 
-    NotIn also matches nodes without the label. Gt and Lt need integers on both sides. Kubernetes:
+    In and NotIn with values need no test. Gt and Lt need integers on both sides. Kubernetes:
     labels.Requirement.Matches, and NewRequirement for validity.
     """
     values, operator = requirement.values, requirement.operator
     if operator in (Operator.GT, Operator.LT):
         return _number_test(requirement)
-    if bool(values) is not (operator in (Operator.IN, Operator.NOT_IN)):
+    if values or operator in (Operator.IN, Operator.NOT_IN):
         return lambda _: False
-    match operator:
-        case Operator.IN:
-            return frozenset(values).__contains__
-        case Operator.NOT_IN:
-            listed = frozenset(values)
-            return lambda label: label not in listed
-        case Operator.EXISTS:
-            return lambda label: label is not None
-    return lambda label: label is None
+    return lambda label: (label is not None) is (operator is Operator.EXISTS)
 
 
 def _number_test(requirement: constraints.Requirement) -> Test:

@@ -107,10 +107,12 @@ def states(cluster: cluster_state.ClusterState, view: contracts.NodeView) -> Ite
 
 def best(scores: Scores) -> Rows:
     """Return the best rows. Among equal scores the lowest rows win, as with argmax."""
-    count = min(NODES, scores.size)
-    least = np.partition(scores, scores.size - count)[scores.size - count]
-    better = np.flatnonzero(scores > max(least, -np.inf))
-    equal = np.flatnonzero(scores == least)[: count - better.size]
-    rows = np.concatenate([better, equal])
-    found: Rows = rows[scores[rows] > -np.inf]
-    return found
+    rows: Rows = np.flatnonzero(scores > -np.inf)
+    if rows.size <= NODES:
+        return rows
+    found = scores[rows]
+    least = np.partition(found, rows.size - NODES)[rows.size - NODES]
+    better = np.flatnonzero(found > least)
+    equal = np.flatnonzero(found == least)[: NODES - better.size]
+    best_rows: Rows = rows[np.concatenate([better, equal])]
+    return best_rows

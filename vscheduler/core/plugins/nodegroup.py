@@ -41,8 +41,8 @@ class Nodegroup(contracts.Plugin):
         self._strict = bool(self.argument("strict"))
         self._ordered = bool(self.argument("enablePreferredOrder"))
         layout = session.snapshot.nodes.layout
-        self._column, groups = layout.label(LABEL)
-        self._groups = tuple(groups)
+        self._column, self._codes = layout.label(LABEL)
+        self._groups = tuple(self._codes)
         self._affinity: dict[str, queues.NodeGroups] = {}
         self._used: dict[str, dict[str, dict[str, int]]] = {}
         """Usage of limited resources by queue, group and resource."""
@@ -76,16 +76,18 @@ class Nodegroup(contracts.Plugin):
             return [contracts.FilterResult(refusal, np.zeros(nodes.size, dtype=np.bool_))]
         affinity = self._affinity.get(queue)
         open_to_all = not self._strict and affinity is None
-        own = [affinity is not None and _names(affinity, group) for group in self._groups]
+        own = self._own(affinity, ungrouped=True)
         grouped = nodes.of(self._column) >= 0
         foreign = refusals.Refusal(refusals.RefusalCode.NODE_GROUP_FOREIGN, queue)
         results = [
             contracts.FilterResult(UNGROUPED, grouped | open_to_all),
-            contracts.FilterResult(foreign, self._spread(nodes, own)),
+            contracts.FilterResult(foreign, own[nodes.of(self._column)]),
         ]
         if queue in self._used:
-            free = [self._has_left(task, queue, group) for group in self._groups]
-            passes = self._spread(nodes, free)
+            free = np.ones(len(self._codes) + 1, dtype=np.bool_)  # an ungrouped node has code -1
+            for group in self._codes.keys() & self._used[queue].keys():
+                free[self._codes[group]] = self._has_left(task, queue, group)
+            passes = free[nodes.of(self._column)]
             used_up = refusals.Refusal(refusals.RefusalCode.NODE_GROUP_USED_UP, queue)
             results.append(contracts.FilterResult(used_up, passes, curable=True))
         return results
@@ -114,11 +116,9 @@ class Nodegroup(contracts.Plugin):
         if queue.group_limits is not None and queue.group_limits.problem:
             return np.zeros(layout.size, dtype=np.bool_)
         affinity = self._affinity.get(queue.name)
-        column, codes = layout.label(LABEL)
-        own = [affinity is not None and _names(affinity, group) for group in codes]
         open_to_all = not self._strict and affinity is None
-        answers = np.array([*own, open_to_all], dtype=np.bool_)
-        mask: tables.Mask = answers[column]  # a node in no group has code -1
+        answers = self._own(affinity, ungrouped=open_to_all)
+        mask: tables.Mask = answers[layout.label(LABEL)[0]]
         return mask
 
     def outlook(self, task: jobs.Task) -> Hashable:
@@ -140,8 +140,11 @@ class Nodegroup(contracts.Plugin):
         affinity = self._affinity.get(self._session.job_states[task.job].job.queue)
         if affinity is None:
             return None
-        scores = [self._score(affinity, group) for group in self._groups]
-        return np.array([*scores, 0.0])[nodes.of(self._column)]
+        scores = np.zeros(len(self._codes) + 1)  # an ungrouped node has code -1
+        for group in _mentioned(affinity) & self._codes.keys():
+            scores[self._codes[group]] = self._score(affinity, group)
+        scored: NDArray[np.float64] = scores[nodes.of(self._column)]
+        return scored
 
     def on_allocate(self, task: jobs.Task) -> None:
         """Count the task. Resources only reserved so far count as well, as in Volcano."""
@@ -164,11 +167,16 @@ class Nodegroup(contracts.Plugin):
             queue = above
         return queue.node_groups
 
-    def _spread(self, nodes: contracts.NodeView, by_group: Sequence[bool]) -> tables.Mask:
-        """Turn an answer for each group into an answer for each node; ungrouped nodes pass."""
-        answers = np.array([*by_group, True], dtype=np.bool_)
-        spread: tables.Mask = answers[nodes.of(self._column)]
-        return spread
+    def _own(self, affinity: queues.NodeGroups | None, *, ungrouped: bool) -> tables.Mask:
+        """Return which groups (G,) the queue may use, and the answer for ungrouped nodes.
+
+        Only groups that the queue names are looked at: there may be a group for each queue.
+        """
+        own = np.zeros(len(self._codes) + 1, dtype=np.bool_)
+        for group in self._codes.keys() & (_mentioned(affinity) if affinity else frozenset()):
+            own[self._codes[group]] = affinity is not None and _names(affinity, group)
+        own[-1] = ungrouped
+        return own
 
     def _score(self, affinity: queues.NodeGroups, group: str) -> float:
         """Return the score of nodes in this group."""
@@ -213,6 +221,11 @@ class Nodegroup(contracts.Plugin):
         if used is not None:
             for name in used:
                 used[name] += sign * task.pod_class.request.get(name, 0)
+
+
+def _mentioned(affinity: queues.NodeGroups) -> frozenset[str]:
+    """Return the groups that the queue may use or that have a score other than 0."""
+    return frozenset((*affinity.required, *affinity.preferred, *affinity.anti_preferred))
 
 
 def _names(affinity: queues.NodeGroups, group: str) -> bool:
