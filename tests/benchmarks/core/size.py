@@ -1,0 +1,116 @@
+"""`python -m tests.benchmarks.core.size`: a very large cluster in one process.
+
+Ten pods of 900m CPU run on each node of 32. Each size is measured in
+a process of its own: resident memory, the first snapshot, a snapshot and a cycle after one change,
+and the longest of the cycles that place 1,000 pods with the daemon's budget.
+"""
+
+import argparse
+import gc
+import json
+import math
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+
+from tests.benchmarks import figures
+from tests.benchmarks.core import clusters, timing
+from vscheduler.core import cycle
+from vscheduler.core.model import snapshot
+from vscheduler.daemon import application, pacing
+
+NODES = (1000, 2000, 5000, 15_000)
+PODS_PER_NODE = 10
+MORE = 1000
+PREDICTED = 50_000
+BUDGET = pacing.Pace().budget
+COLUMNS = ("MiB", "first snapshot ms", "one change ms", "1,000 pods ms", "longest cycle ms")
+CYCLES_MAX = 100
+
+
+def measure(nodes: int) -> list[float]:
+    """Return the figures of COLUMNS for so many nodes, in this process."""
+    gc.set_threshold(application.YOUNG_OBJECTS_MAX)
+    cluster, policy = clusters.Cluster(), timing.policy_of("enqueue, allocate, backfill, reclaim")
+    gang = clusters.Gang(name="", requests=[])
+    for number, name in enumerate(cluster.add_nodes(nodes)):
+        gang = clusters.Gang(
+            name=f"gang-{number:05}",
+            requests=[{"cpu": "900m", "memory": "1Gi"}] * PODS_PER_NODE,
+            nodes=[name] * PODS_PER_NODE,
+        )
+        cluster.add(gang)
+    gc.collect()
+    gc.freeze()
+    began = time.thread_time()
+    carried = cycle.run_cycle(cluster.snapshot(), policy, BUDGET).carried
+    took = [time.thread_time() - began]
+    cluster.show_pod(gang, 0, gang.requests[0], node=gang.nodes[0], phase="Succeeded")
+    began = time.thread_time()
+    carried = cycle.run_cycle(cluster.snapshot(carried), policy, BUDGET).carried
+    took.append(time.thread_time() - began)
+    for number in range(0, MORE, PODS_PER_NODE):
+        cluster.add(clusters.Gang(name=f"new-{number:04}", requests=[clusters.POD] * PODS_PER_NODE))
+    bound, each = 0, list[float]()
+    while bound < MORE and len(each) < CYCLES_MAX:
+        began = time.thread_time()
+        result = cycle.run_cycle(cluster.snapshot(carried), policy, BUDGET)
+        each.append(time.thread_time() - began)
+        carried, bound = result.carried, bound + len(result.binds)
+        for bind in result.binds:
+            assert cluster.mirror.assume(bind.task.uid, bind.node, clusters.NOW)
+    assert bound == MORE, bound
+    took += [sum(each), max(each)]
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return [memory, *(1000 * seconds for seconds in took)]
+
+
+def quickest(nodes: int, rounds: int) -> list[float]:
+    """Return the lowest figures of several processes."""
+    words = [sys.executable, "-m", "tests.benchmarks.core.size", "--only", str(nodes)]
+    done = [
+        json.loads(subprocess.run(words, check=True, capture_output=True).stdout)  # noqa: S603 - this program
+        for _ in range(rounds)
+    ]
+    return [min(column) for column in zip(*done, strict=True)]
+
+
+def predicted(sizes: Sequence[int], values: Sequence[float], size: int) -> tuple[float, float]:
+    """Return the exponent, and the value for a size, by the line through the logarithms."""
+    exponent = figures.exponent(sizes, values) or 0.0
+    middle = sum(math.log(each) for each in values) / len(values)
+    centre = sum(math.log(each) for each in sizes) / len(sizes)
+    return exponent, math.exp(middle + exponent * (math.log(size) - centre))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print a table in Markdown."""
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.core.size")
+    parser.add_argument("nodes", nargs="*", type=int, help=f"default {NODES}")
+    parser.add_argument("--rounds", type=int, default=2, help="the lowest of so many counts")
+    parser.add_argument("--only", type=int, help="one size, in this process; prints JSON")
+    given = parser.parse_args(arguments)
+    if given.only:
+        sys.stdout.write(json.dumps(measure(given.only)) + "\n")
+        return 0
+    sizes = given.nodes or NODES
+    sys.stdout.write(f"| nodes | pods | {' | '.join(COLUMNS)} |\n" + "|---" * 7 + "|\n")
+    rows = []
+    for nodes in sizes:
+        rows.append(quickest(nodes, given.rounds))
+        shown = " | ".join(f"{value:,.0f}" for value in rows[-1])
+        sys.stdout.write(f"| {nodes:,} | {nodes * PODS_PER_NODE:,} | {shown} |\n")
+        sys.stdout.flush()
+    if len(sizes) > 1:
+        lines = [predicted(sizes, column, PREDICTED) for column in zip(*rows, strict=True)]
+        shown = " | ".join(f"{exponent:.2f}" for exponent, _ in lines)
+        sys.stdout.write(f"| exponent | | {shown} |\n")
+        shown = " | ".join(f"{value:,.0f}" for _, value in lines)
+        sys.stdout.write(f"| {PREDICTED:,}, predicted | | {shown} |\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
