@@ -47,8 +47,13 @@ class Gang:
 class Cluster:
     """What a Mirror has been shown."""
 
-    def __init__(self, queues: Iterable[str] = ("default",)) -> None:
-        self.mirror = state.Mirror(state.Options(scheduler_names=(SCHEDULER,)))
+    def __init__(
+        self,
+        queues: Iterable[str] = ("default",),
+        node_selector: tuple[tuple[str, str], ...] = (),
+    ) -> None:
+        options = state.Options(scheduler_names=(SCHEDULER,), node_selector=node_selector)
+        self.mirror = state.Mirror(options)
         for name in queues:
             self.add_queue(name)
 

@@ -18,7 +18,6 @@ from collections.abc import Sequence
 from tests.benchmarks import figures
 from tests.benchmarks.core import clusters, timing
 from vscheduler.core import cycle
-from vscheduler.core.model import snapshot
 from vscheduler.daemon import application, pacing
 
 NODES = (1000, 2000, 5000, 15_000)
@@ -30,24 +29,32 @@ COLUMNS = ("MiB", "first snapshot ms", "one change ms", "1,000 pods ms", "longes
 CYCLES_MAX = 100
 
 
-def measure(nodes: int) -> list[float]:
-    """Return the figures of COLUMNS for so many nodes, in this process."""
+def measure(nodes: int, schedulers: int = 1) -> list[float]:
+    """Return the figures of COLUMNS for so many nodes, in this process.
+
+    Each scheduler has an equal part of the nodes, by --node-selector, and the pods on them; this is
+    the first one. All of them see all nodes and pods.
+    """
     gc.set_threshold(application.YOUNG_OBJECTS_MAX)
-    cluster, policy = clusters.Cluster(), timing.policy_of("enqueue, allocate, backfill, reclaim")
-    gang = clusters.Gang(name="", requests=[])
-    for number, name in enumerate(cluster.add_nodes(nodes)):
+    cluster = clusters.Cluster(node_selector=(("part", "0"),) if schedulers > 1 else ())
+    policy = timing.policy_of("enqueue, allocate, backfill, reclaim")
+    names = cluster.add_nodes(nodes, labels=lambda number: {"part": str(number % schedulers)})
+    gang = first = clusters.Gang(name="", requests=[])
+    for number, name in enumerate(names):
         gang = clusters.Gang(
             name=f"gang-{number:05}",
             requests=[{"cpu": "900m", "memory": "1Gi"}] * PODS_PER_NODE,
             nodes=[name] * PODS_PER_NODE,
+            constraints={"schedulerName": "other"} if number % schedulers else {},
         )
+        first = gang if not number else first
         cluster.add(gang)
     gc.collect()
     gc.freeze()
     began = time.thread_time()
     carried = cycle.run_cycle(cluster.snapshot(), policy, BUDGET).carried
     took = [time.thread_time() - began]
-    cluster.show_pod(gang, 0, gang.requests[0], node=gang.nodes[0], phase="Succeeded")
+    cluster.show_pod(first, 0, first.requests[0], node=first.nodes[0], phase="Succeeded")
     began = time.thread_time()
     carried = cycle.run_cycle(cluster.snapshot(carried), policy, BUDGET).carried
     took.append(time.thread_time() - began)
@@ -67,9 +74,10 @@ def measure(nodes: int) -> list[float]:
     return [memory, *(1000 * seconds for seconds in took)]
 
 
-def quickest(nodes: int, rounds: int) -> list[float]:
+def quickest(nodes: int, rounds: int, schedulers: int) -> list[float]:
     """Return the lowest figures of several processes."""
     words = [sys.executable, "-m", "tests.benchmarks.core.size", "--only", str(nodes)]
+    words += ["--schedulers", str(schedulers)]
     done = [
         json.loads(subprocess.run(words, check=True, capture_output=True).stdout)  # noqa: S603 - this program
         for _ in range(rounds)
@@ -91,15 +99,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("nodes", nargs="*", type=int, help=f"default {NODES}")
     parser.add_argument("--rounds", type=int, default=2, help="the lowest of so many counts")
     parser.add_argument("--only", type=int, help="one size, in this process; prints JSON")
+    parser.add_argument(
+        "--schedulers", type=int, default=1, help="the nodes are divided by so many"
+    )
     given = parser.parse_args(arguments)
     if given.only:
-        sys.stdout.write(json.dumps(measure(given.only)) + "\n")
+        sys.stdout.write(json.dumps(measure(given.only, given.schedulers)) + "\n")
         return 0
     sizes = given.nodes or NODES
     sys.stdout.write(f"| nodes | pods | {' | '.join(COLUMNS)} |\n" + "|---" * 7 + "|\n")
     rows = []
     for nodes in sizes:
-        rows.append(quickest(nodes, given.rounds))
+        rows.append(quickest(nodes, given.rounds, given.schedulers))
         shown = " | ".join(f"{value:,.0f}" for value in rows[-1])
         sys.stdout.write(f"| {nodes:,} | {nodes * PODS_PER_NODE:,} | {shown} |\n")
         sys.stdout.flush()

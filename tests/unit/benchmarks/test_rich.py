@@ -9,11 +9,20 @@ import pytest
 from tests.benchmarks.core import rich, timing
 from vscheduler.core import cycle
 
-SMALL, LARGE = 100, 400
+SMALL, MIDDLE, LARGE = 200, 400, 800
 """Nodes; pods, queues, pools and groups grow with them."""
 EXPONENT_MAX = 1.1
 TREE_EXPONENT_MAX = 1.7
-"""For the queue tree of plugin drf: each turn compares all queues that wait (docs/benchmarks.md)."""
+"""For the queue tree of plugin drf: each turn compares all waiting queues (docs/benchmarks.md)."""
+STEP_MAX = 2.1
+"""How many calls the second step adds at most, relative to the first one: 2 where calls grow with the
+cluster, 4 with its square. What is small in small clusters shows here first."""
+STEADY = (
+    "500 queues with node pools",
+    "500 queues with node groups",
+    "1,000 queues in a tree, capacity",
+    "an In-list of 1,000 values each",
+)
 
 
 def calls_of(function: Callable[[], object]) -> int:
@@ -47,6 +56,9 @@ def calls_of_a_cycle(kind: str, nodes: int) -> int:
 @pytest.mark.parametrize("kind", rich.KINDS)
 def test_calls_grow_with_the_cluster(kind: str) -> None:
     """Not with nodes times lists, queues times groups, or queues times queues."""
-    small, large = (calls_of_a_cycle(kind, nodes) for nodes in (SMALL, LARGE))
+    sizes = (SMALL, MIDDLE, LARGE)
+    small, middle, large = (calls_of_a_cycle(kind, nodes) for nodes in sizes)
     exponent = math.log(large / small) / math.log(LARGE / SMALL)
     assert exponent <= (TREE_EXPONENT_MAX if "drf" in kind else EXPONENT_MAX), (small, large)
+    if kind in STEADY:
+        assert large - middle <= STEP_MAX * (middle - small), (small, middle, large)
