@@ -48,6 +48,17 @@ def test_places_have_a_weight_for_each_name(
     assert dict(zip(stands.path, stands.weights, strict=True)) == expected
 
 
+def test_a_key_is_kept_until_a_share_on_its_path_changes() -> None:
+    """Each turn compares the keys of all waiting queues, most of which are as before."""
+    held = {name: [holding(name, amounts(1), amounts(9))] for name in "abc"}
+    planted = tree({"a": "root/x", "b": "root/y", "c": "root/y"}, held)
+    first = {name: planted.key(name) for name in held}
+    assert all(planted.key(name) is key for name, key in first.items())
+    planted.shift("b", "b", amounts(1))
+    assert planted.key("a") is first["a"]
+    assert planted.key("c") != first["c"]
+
+
 def test_shares_are_divided_by_weight() -> None:
     """A branch of weight two may have twice as much."""
     wants = amounts(9)
