@@ -36,6 +36,7 @@ STRANGERS = {
     "--crds", "--kubelets", "--peer", "--peer-name", "--peer-without-groups", "--rest",
     "--restart", "--starved", "--runs",  # make bench
     "--attempts", "--gangs", "--packing",  # make bench-gangs
+    "--schedulers",  # python -m tests.benchmarks.core.size
     "--seed", "--worlds",  # make test-oracle
 }  # fmt: skip
 """Flags of other programs, which docs speak of."""
