@@ -36,15 +36,15 @@ class PodGroupLister:
         """
         for pod in self._mirror.ungrouped():
             if pod.lives and pod.origin is not None and _belongs_to_group(pod):
-                owner = pod.origin.owner
-                name = auto_groups.automatic_name(pod.uid if owner is None else owner.uid)
-                yield jobs.JobId(events.key_of(pod.namespace, name)), pod
+                yield _automatic_group(pod, pod.origin), pod
 
     def owned_pods(
         self, key: jobs.JobId, waiting: Iterable[pods.Pod] = ()
     ) -> podgroup_creation.OwnedPods | None:
         """Return the pods of a group, including pods that wait for the group; None without any
         pods.
+
+        Other pods that merely name the group are left out: they don't say what its owner wants.
         """
         newcomers = {pod.uid: pod for pod in waiting}
         inside = [
@@ -54,6 +54,7 @@ class PodGroupLister:
             and pod.lives
             and pod.origin is not None
             and _belongs_to_group(pod)
+            and _automatic_group(pod, pod.origin) == key
         ]
         every = (*newcomers.values(), *inside)
         if not every:
@@ -165,6 +166,12 @@ def _belongs_to_group(pod: pods.Pod) -> bool:
     group.
     """
     return pod.task is not None or pod.status in jobs.WAITING
+
+
+def _automatic_group(pod: pods.Pod, origin: owner_references.OwnerTemplate) -> jobs.JobId:
+    """Return the key of the group that the controllers would create for a pod."""
+    uid = pod.uid if origin.owner is None else origin.owner.uid
+    return jobs.JobId(events.key_of(pod.namespace, auto_groups.automatic_name(uid)))
 
 
 def _member(pod: pods.Pod) -> auto_groups.Member:

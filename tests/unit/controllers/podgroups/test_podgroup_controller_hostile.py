@@ -3,6 +3,7 @@
 import pytest
 
 from tests.unit.controllers import group_api
+from vscheduler.controllers.podgroups import group_terms
 
 
 @pytest.mark.contains_failures
@@ -37,3 +38,27 @@ async def test_an_owner_that_nothing_can_be_called_is_gone(name: str) -> None:
         assert made.group_of("odd") is None
         asked = [path for _, path in made.server.calls if "replicasets" in path]
         assert all(path.count("/") == 7 and "?" not in path for path in asked)
+
+
+async def test_a_pod_that_names_the_group_of_others_says_nothing_about_it() -> None:
+    """Though it is the newest, and asks for less."""
+    async with group_api.world() as made:
+        owner = made.a_replica_set("web", 2, {group_terms.MIN_MEMBER: "3"})
+        name = group_api.name_of(owner)
+        made.a_pod("web-1", owner)
+        await group_api.until(lambda: made.group_of("web-1") == name)
+        made.server.put(
+            group_api.PODS,
+            {
+                "metadata": {
+                    "name": "guest",
+                    "uid": "guest",
+                    "creationTimestamp": "2030-01-01T00:00:00Z",
+                    "annotations": {"scheduling.k8s.io/group-name": name, group_terms.MIN_MEMBER: "1"},
+                },
+                "spec": {"schedulerName": "vscheduler", "containers": [{"name": "main"}]},
+            },
+        )
+        made.scale("web", 5)
+        await group_api.until(lambda: made.groups()[name]["spec"]["minMember"] == 3)
+        assert made.groups()[name]["spec"]["minResources"]["cpu"] == "3"
