@@ -140,6 +140,8 @@ class QueueStatusWriter:
         if sent.status is not None and sent.whole == whole:
             return
         log.debug("queue.told", queue=name, **whole)
+        # A write without an answer may be executed, so what is stored is unknown meanwhile.
+        self._sent.pop(name, None)
         status = await self._send(name, whole, sent.status)
         self._sent[name] = _Sent(uid=reported.uid, whole=whole, status=status)
 

@@ -290,6 +290,8 @@ class StatusWriter:
             if isinstance(error, connection.Forbidden):
                 self._pod_writes.offer_after_refusal(pod.uid, again)
             elif retry and not isinstance(error, connection.Conflict):
+                # The write may be executed, so what the pod says is unknown meanwhile.
+                self._pod_reasons.pop(pod.uid, None)
                 self._pod_writes.offer_again(pod.uid, again)
             return
         self._pod_reasons[pod.uid] = words

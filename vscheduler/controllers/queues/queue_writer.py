@@ -56,9 +56,12 @@ class QueueWriter:
     ) -> ports.Object | None:
         """Write a Queue's status, without fields that the CRD lacks; return the Queue as stored.
 
-        Return None when the remaining fields are stored already. Raises ports.RefusedError.
+        Return None when the remaining fields are stored already. Raises ports.RefusedError; what
+        was sent before is forgotten then, because a write without an answer may be executed.
         """
         stored = None
+        before = self._sent.pop(queue.uid, {})
+        narrowed_before = self._sent_narrowed.pop(queue.uid, None)
         narrowed = queue_status.narrowed(status)
         if time.monotonic() >= self._narrow_until or narrowed == status:
             try:
@@ -70,10 +73,8 @@ class QueueWriter:
             else:
                 self._narrowed = self._narrowed and narrowed == status
         if self._narrowed:
-            _log_conditions(queue, status, self._sent.get(queue.uid, {}))
-        if stored is None and (
-            self._sent_narrowed.get(queue.uid) != narrowed or narrowed["state"] != queue.state
-        ):
+            _log_conditions(queue, status, before)
+        if stored is None and (narrowed_before != narrowed or narrowed["state"] != queue.state):
             stored = await self._apply(queue, narrowed)
         self._sent[queue.uid], self._sent_narrowed[queue.uid] = status, narrowed
         return stored

@@ -276,6 +276,24 @@ async def test_a_busy_server_is_asked_again(serve: Serve, code: int) -> None:
         assert (len(made.patches), made.written["written"]) == (3, 1)
 
 
+async def test_figures_are_told_again_after_others_without_an_answer(serve: Serve) -> None:
+    """The others may be stored."""
+    other = replace(FIGURES, allocated={"cpu": 3000})
+
+    def answer(status: dict[str, Any]) -> tuple[int, str]:
+        if status["allocated"]["cpu"] == "1":
+            return 200, ""
+        made.report(FIGURES)
+        return 500, "no answer"
+
+    async with desk(serve, answer) as made:
+        made.report(FIGURES)
+        await made.settle()
+        made.report(other)
+        await made.settle()
+        assert [each["allocated"]["cpu"] for each in made.statuses()] == ["1", "3", "1"]
+
+
 async def test_volcanos_crd_gets_what_it_has_a_place_for(serve: Serve) -> None:
     """One line in the log for all queues; changes of other figures aren't sent at all."""
 

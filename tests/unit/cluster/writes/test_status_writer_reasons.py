@@ -42,7 +42,7 @@ async def test_a_reason_that_pods_need_not_know_replaces_an_older_one(
         assert body["status"]["conditions"][0]["reason"] == "QueueClosed"
 
 
-@pytest.mark.parametrize("when", ["waits", "is under way", "was refused"])
+@pytest.mark.parametrize("when", ["waits", "is under way", "got no answer", "was refused"])
 async def test_a_pod_is_told_again_what_it_was_told_before_another_reason(
     serve: Serve, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
@@ -56,8 +56,8 @@ async def test_a_pod_is_told_again_what_it_was_told_before_another_reason(
         if "/pods/" not in path or next(answers_to_pods) != 3 or when == "waits":
             return 200
         made.report(WAITS)
-        if when == "is under way":
-            return 200
+        if when != "was refused":
+            return 200 if when == "is under way" else 500
         refused.append(made.calls[-1][2])
         return 403
 
