@@ -14,6 +14,7 @@ import structlog
 from tests.simulation.judges import view_rules
 from tests.simulation.kernel import loops, network, processes, threads
 from vscheduler.daemon import application, configuration, settings
+from vscheduler.daemon.liveness import signals
 
 RESTART_SECONDS = (1.0, 20.0)
 OVERDUE = 1
@@ -173,7 +174,12 @@ class Instance:
     def _main(self, process: processes.Process) -> None:
         loop = loops.SimLoop(process)
         with asyncio.Runner(loop_factory=lambda: loop) as runner:
-            runner.run(application.run(self._settings, self._loaded, Lines()))  # type: ignore[arg-type]
+            runner.run(self._run())
+
+    async def _run(self) -> None:
+        """As the command does, whose handlers of signals are there before all else."""
+        signals.leave_at_once()
+        await application.run(self._settings, self._loaded, Lines())  # type: ignore[arg-type]
 
     def _ended(self, process: processes.Process, status: int) -> None:
         # A shutdown is given a time by the clock; whoever stood still meanwhile can't keep to it.

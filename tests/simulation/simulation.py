@@ -28,8 +28,9 @@ RENEWAL_SECONDS = 8.0
 """For how long a holder may leave its Lease alone: four times the usual pause."""
 SETTLED_SECONDS = 120.0
 """How long after an eviction room may be kept for the pods that come back."""
-PEACE_SECONDS = 20.0
-"""How long nothing may have been broken when a process ends, for its end to be smooth."""
+PEACE_SECONDS = 45.0
+"""How long nothing may have been broken when a process ends, for its end to be smooth: longer than a
+call without an answer lasts, and a shutdown."""
 CONNECT_BYTES = 500
 """What each attempt to connect counts as."""
 BYTES_A_JOB = 1000

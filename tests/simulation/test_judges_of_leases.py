@@ -96,9 +96,18 @@ def test_a_lease_that_was_taken_away_needs_a_wait() -> None:
     assert history.broken(settings) == []
 
 
+def test_a_lease_just_created_may_be_kept() -> None:
+    """Who comes next waits in place of the one that created it."""
+    history = started(1, 0)
+    court = judges.court(judges.Settings())
+    assert list(court.see(history.changes)) == []
+    assert list(court.left(history.now, "a")) == []
+
+
 def test_who_ends_gives_its_leases_back() -> None:
     """Both of them."""
     history = started(1, 0)
+    history.later(20)
     court = judges.court(judges.Settings())
     assert list(court.see(history.changes)) == []
     assert list(court.left(history.now, "b")) == []

@@ -86,6 +86,9 @@ class Settings:
     """For how long an instance may act after somebody else has edited or deleted its Lease."""
     renewal_seconds: float = float("inf")
     """For how long a holder may leave its Lease alone."""
+    first_wait_seconds: float = 16.0
+    """How long whoever creates a Lease may wait before it acts: the term of an earlier Lease, and a
+    second."""
     soon_seconds: float = 22.0
     """How long something may be wrong that nobody has broken: longer than any pause after a
     refusal, or than it takes a successor to begin."""

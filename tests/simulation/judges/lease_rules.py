@@ -181,7 +181,11 @@ class Renewed(Judge):
 
 
 class GivenBack(Judge):
-    """Who ends in peace gives its Leases back."""
+    """Who ends in peace gives its Leases back, but one that it has just created.
+
+    A Lease given back is taken over without a wait. Whoever created a Lease doesn't know yet
+    whether the holder of an earlier Lease still acts, and must leave the wait to the next.
+    """
 
     rule = "Leases are given back"
 
@@ -189,17 +193,25 @@ class GivenBack(Judge):
         super().__init__(settings)
         self._identities: dict[str, str] = {}
         """By process, from its writes to Leases."""
+        self._created: dict[str, float] = {}
+        """When a Lease was created, by UID."""
 
     def before(self, change: Change, cluster: Cluster) -> Iterator[Finding]:
         """Learn the names of processes."""
         del cluster
-        if change.resource == "leases" and ours(change) and served(change) and holder(change.after):
-            self._identities[change.origin] = holder(change.after)
+        if change.resource == "leases" and ours(change) and served(change) and change.after:
+            if holder(change.after):
+                self._identities[change.origin] = holder(change.after)
+            if change.before is None:
+                self._created[change.after["metadata"]["uid"]] = change.at
         yield from ()
 
     def left(self, at: float, process: str, cluster: Cluster) -> Iterator[Finding]:
         """Look at the Leases."""
         for lease in cluster.all("leases"):
+            created = self._created.get(lease["metadata"]["uid"], float("-inf"))
+            if at - created < self.settings.first_wait_seconds:
+                continue
             if holder(lease) and holder(lease) == self._identities.get(process):
                 name = lease["metadata"]["name"]
                 yield self.finding(at, f"{process} has ended, and still holds Lease {name}")
