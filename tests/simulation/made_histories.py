@@ -104,11 +104,17 @@ class History:
         """The rules that are broken."""
         return [each.rule for each in judges.always(self.changes, settings)]
 
-    def wrong(self, calm_since: float = 0.0, *, view: judges.View | None = None) -> list[str]:
+    def wrong(
+        self,
+        calm_since: float = 0.0,
+        *,
+        view: judges.View | None = None,
+        settings: judges.Settings = SETTINGS,
+    ) -> list[str]:
         """The rules that are broken at rest, now."""
         found = judges.at_rest(
             self.changes,
-            SETTINGS,
+            settings,
             at=self.now,
             calm_since=calm_since,
             views=[] if view is None else [view],

@@ -29,8 +29,8 @@ RENEWAL_SECONDS = 8.0
 SETTLED_SECONDS = 120.0
 """How long after an eviction room may be kept for the pods that come back."""
 PEACE_SECONDS = 45.0
-"""How long nothing may have been broken when a process ends, for its end to be smooth: longer than a
-call without an answer lasts, and a shutdown."""
+"""How long nothing may have been broken when a process ends, for its end to be smooth: longer than
+a call without an answer lasts, and a shutdown."""
 CONNECT_BYTES = 500
 """What each attempt to connect counts as."""
 BYTES_A_JOB = 1000

@@ -382,3 +382,19 @@ def test_others_may_have_their_turn() -> None:
     assert turning(100) == []
     assert turning(100, 700, 1300) == []
     assert turning(100, 200, 300) == ["writes cease"]
+
+
+@pytest.mark.parametrize(("pause", "rules"), [(1.0, []), (20.0, ["writes cease"])])
+def test_what_is_written_at_once_counts_once(pause: float, rules: list[str]) -> None:
+    """A single burst after minutes of rest is no loop."""
+    history = started(1, 0)
+    history.put("queues", queue(pending=1))
+    since = history.now
+    history.later(90)
+    for number in range(10):
+        history.later(pause)
+        history.put("pods", told(f"other-{number}"), "a")
+    history.leads("a")
+    settings = judges.Settings(late_write_seconds=60.0)
+    found = history.wrong(calm_since=since, settings=settings)
+    assert [rule for rule in found if rule == "writes cease"] == rules

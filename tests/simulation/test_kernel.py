@@ -269,6 +269,16 @@ def test_what_was_sent_before_the_end_arrives(machine: Machine) -> None:
     assert arrived == [b"a"]
 
 
+def test_a_signal_ends_who_neither_handles_nor_ignores_it(machine: Machine) -> None:
+    """With the status that a shell shows."""
+    for name in ("one", "two"):
+        process = machine.start(name, lambda: asyncio.sleep(5))
+        if name == "two":
+            process.ignore(15)
+        process.signal(15)
+    assert machine.ended == [("one", 143)]
+
+
 def test_a_loop_that_never_waits_is_found(machine: Machine) -> None:
     """Otherwise the simulation would hang."""
 

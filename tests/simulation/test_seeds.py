@@ -11,8 +11,10 @@ from tests.simulation import faults
 
 LATE_WRITES = ("n1", "--usual", "--fault=partition", "--often=12", "--jobs=8")
 FORBIDDEN = ("t1", "--usual", "--fault=deny", "--often=40", "--jobs=20", "--job-seconds=120")
-FIXED = (("1",), LATE_WRITES, FORBIDDEN)
+FIXED = (("1",), ("ca31",), LATE_WRITES, FORBIDDEN)
 """Runs that found a defect stay here, with knobs that no change of the draws turns."""
+LONG = ("ca15", "ca17", "ca41", "ca45", "ca51", "ca53", "ca62")
+"""Seeds that found a defect after more than minutes."""
 SHORT = ("--hours=0.05", "--calm=420")
 FINDS_NOTHING = 0
 FINDS_SOMETHING = 1
@@ -60,6 +62,13 @@ def test_a_quarter_of_an_hour_finds_nothing(number: int) -> None:
     """An hour in all, with other seeds on each day."""
     day = dt.datetime.now(dt.UTC).date().isoformat()
     passes([f"{day}/{number}", "--hours=0.25"])
+
+
+@pytest.mark.at_length
+@pytest.mark.parametrize("seed", LONG)
+def test_a_long_fixed_seed_finds_nothing(seed: str) -> None:
+    """An hour of faults, and time enough to come to rest."""
+    passes([seed, "--hours=1", "--calm=900"])
 
 
 @pytest.mark.at_length

@@ -68,7 +68,8 @@ def writes_cease(history: Sequence[Change], since: float, settings: Settings) ->
     """The daemon writes nothing but Leases, once others have been quiet for a while.
 
     Apart from rare writes, as often as the settings allow, and from what follows when an admission
-    that nobody uses comes to its end, and others get their turn.
+    that nobody uses comes to its end, and others get their turn. What is written within a turn
+    counts once: many are told when one loses its admission and gets it back, which isn't written.
     """
     busy = float("-inf")
     found: list[Change] = []
@@ -80,10 +81,19 @@ def writes_cease(history: Sequence[Change], since: float, settings: Settings) ->
             at = bisect.bisect_right(turns, change.at + TOGETHER_SECONDS)
             if not at or change.at - turns[at - 1] > settings.turn_seconds:
                 found.append(change)
-    if found and len(found) > (found[-1].at - since) / settings.late_write_seconds:
+    if found and _bursts(found, settings) > (found[-1].at - since) / settings.late_write_seconds:
         shown = "; ".join(_told(change) for change in found[-SHOWN:])
         message = f"{len(found)} writes at rest, the last of them: {shown}"
         yield Finding(at=found[0].at, rule="writes cease", message=message)
+
+
+def _bursts(found: Sequence[Change], settings: Settings) -> int:
+    """How many turns the writes would fill."""
+    count, until = 0, float("-inf")
+    for change in found:
+        if change.at > until:
+            count, until = count + 1, change.at + settings.turn_seconds
+    return count
 
 
 def _turns(history: Sequence[Change], settings: Settings) -> list[float]:

@@ -6,6 +6,7 @@ A simulation has a program of its own, so nothing is put back.
 import asyncio
 import os
 import random
+import signal
 import socket
 import time
 import types
@@ -128,12 +129,25 @@ def _patch_threads(machine: threads.Machine) -> None:
     def leave(status: int) -> None:
         machine.process.exit(status)
 
+    def ignore(number: int, action: object) -> None:
+        assert action is signal.SIG_IGN, "a signal is ignored, or its handler is in the event loop"
+        machine.process.ignore(number)
+
     shim = threads.Threading(machine)
     for module in THREADED:
         _replace(module, threading=shim)
     _replace(cycle_thread, queue=types.SimpleNamespace(SimpleQueue=threads.SimpleQueue))
     _replace(asyncio, SelectorEventLoop=new_loop, new_event_loop=new_loop)
     _replace(os, _exit=leave)
+    _replace(
+        signals,
+        signal=types.SimpleNamespace(
+            SIGHUP=signal.SIGHUP,
+            SIG_IGN=signal.SIG_IGN,
+            getsignal=lambda _: signal.SIG_DFL,
+            signal=ignore,
+        ),
+    )
     _replace(socket, gethostname=lambda: machine.process.name)
     _replace(aiohappyeyeballs, start_connection=_no_socket)
     _replace(watchdog, KillTimer=NoTimer)

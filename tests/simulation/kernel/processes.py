@@ -59,6 +59,7 @@ class Process(core.Owner):
         self._on_end = on_end
         self._main: core.Thread | None = None
         self._threads: list[core.Thread] = []
+        self._ignored: set[int] = set()
         self.mirror: state.Mirror | None = None
         """What the daemon in it knows of the cluster."""
         self.errors: list[BaseException] = []
@@ -110,8 +111,14 @@ class Process(core.Owner):
         for thread in self._threads:
             self.kernel.thaw(thread)
 
+    def ignore(self, number: int) -> None:
+        """As signal.SIG_IGN."""
+        self._ignored.add(number)
+
     def signal(self, number: int) -> None:
         """Deliver a signal; without a handler it ends the process."""
+        if number in self._ignored:
+            return
         handler = self.handlers.get(number)
         if handler is None:
             self.end(128 + number)

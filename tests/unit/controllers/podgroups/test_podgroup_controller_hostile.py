@@ -54,7 +54,10 @@ async def test_a_pod_that_names_the_group_of_others_says_nothing_about_it() -> N
                     "name": "guest",
                     "uid": "guest",
                     "creationTimestamp": "2030-01-01T00:00:00Z",
-                    "annotations": {"scheduling.k8s.io/group-name": name, group_terms.MIN_MEMBER: "1"},
+                    "annotations": {
+                        "scheduling.k8s.io/group-name": name,
+                        group_terms.MIN_MEMBER: "1",
+                    },
                 },
                 "spec": {"schedulerName": "vscheduler", "containers": [{"name": "main"}]},
             },
