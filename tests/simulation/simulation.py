@@ -21,7 +21,12 @@ cpu_seconds = time.process_time
 REPLICAS = ("one", "two")
 UNREADABLE = "JSONDecodeError"
 LOOK_SECONDS = 60.0
-"""How often garbage is collected, and requests are counted."""
+"""How often young garbage is collected, and requests are counted."""
+WHOLE_SECONDS = 900.0
+"""How often old garbage is collected, unless a process ends. It costs as much as the history is
+long."""
+YOUNG = 1
+"""The oldest of Python's generations that counts as young."""
 SLICE_SECONDS = 5.0
 """How often the judges look."""
 RENEWAL_SECONDS = 8.0
@@ -133,6 +138,8 @@ class Simulation:
         self._seen = 0
         self._seen_bytes = 0
         self._seen_strikes = 0
+        self._collected = 0.0
+        self._collected_ends = 0
 
     def run(self) -> Outcome:
         """Run with faults, then without; stop at the first finding."""
@@ -162,8 +169,20 @@ class Simulation:
             while self.kernel.moment < end and outcome.faultless:
                 self.kernel.run(min(SLICE_SECONDS, end - self.kernel.moment))
                 self._judge(outcome)
-            gc.collect()
+            self._collect()
             self._look(outcome)
+
+    def _collect(self) -> None:
+        """Collect young garbage; old garbage, too, if a process has left some, or from time to
+        time.
+        """
+        ended = sum(len(replica.ends) for replica in self.replicas)
+        due = self.kernel.moment >= self._collected + WHOLE_SECONDS
+        if due or ended > self._collected_ends:
+            self._collected, self._collected_ends = self.kernel.moment, ended
+            gc.collect()
+        else:
+            gc.collect(YOUNG)
 
     def _settle(self, outcome: Outcome) -> None:
         """Go on until the daemon knows the last news; jobs end even when nothing breaks."""
