@@ -174,7 +174,9 @@ class SearchRoom(StrEnum):
     RELEASING = "releasing"
     """Also what pods hold that are being deleted."""
     EVICTABLE = "evictable"
-    """Also what evictions could free."""
+    """Also what evictions could free that leave all gangs their minimum."""
+    EVICTABLE_GANGS = "evictableGangs"
+    """Also what evictions of whole gangs could free."""
 
 
 SearchPlace: TypeAlias = tuple[jobs.JobId, SearchRoom]

@@ -96,7 +96,7 @@ class Planner:
         # without moves has met such pods, and whole gangs only if single pods don't suffice.
         kinds: list[Callable[..., search.VictimSearch]] = [search.VictimSearch]
         if attempt.could_help(session, preemptor.state):
-            kinds.append(functools.partial(whole_gang_search.WholeGangSearch, []))
+            kinds.append(functools.partial(whole_gang_search.WholeGangSearch, {}))
         for moving in (False, True):
             if moving is not (pods in self._only_moving):
                 continue

@@ -255,7 +255,7 @@ class VictimSearch:
         checkpoint = self._trial.checkpoint()
         if self._starts(task, row):
             return victims.NodeCandidate((), ())
-        groups = self._pool.units(task, row)
+        groups = self._groups_on(task, row)
         chosen, starts = self._evict_until_start(task, row, groups)
         self._trial.rollback(checkpoint)
         if chosen and not starts:
@@ -272,6 +272,10 @@ class VictimSearch:
         needed = self._minimal(task, row, chosen, checkpoint)
         self._trial.rollback(checkpoint)
         return victims.NodeCandidate(victims.cost(needed), tuple(needed))
+
+    def _groups_on(self, task: jobs.Task, row: int) -> Sequence[victims.VictimGroup]:
+        """Return the groups to be evicted on this node until the task can start, in order."""
+        return self._pool.units(task, row)
 
     def _evict_until_start(
         self, task: jobs.Task, row: int, groups: Sequence[victims.VictimGroup]
@@ -362,6 +366,14 @@ class VictimSearch:
         vacated = {self._session.layout.rows[each.node or ""] for each in leaving} - {row}
         for alike in self._candidates:
             self._vacated[alike] |= vacated
+
+    def _forget(self) -> None:
+        """Forget all tasks and victims; the trial has been undone."""
+        self.placed.clear()
+        self._chosen.clear()
+        self._candidates.clear()
+        self._vacated.clear()
+        self._freed_whole = self._session.space.zeros()
 
     def _depends_on_others(self, task: jobs.Task) -> bool:
         """Whether a change on one node may affect the task on a different node."""

@@ -66,6 +66,7 @@ def with_room_to_free(
     session: working.Session,
     state: job_state.JobState,
     tasks: Sequence[jobs.Task],
+    room: Room,
     most: resources.Vector,
 ) -> list[tuple[jobs.Task, int]] | None:
     """Return nodes for the minimum of a job, if all that may be evicted were gone; or None.
@@ -73,7 +74,7 @@ def with_room_to_free(
     `most` (N, R) is an upper bound of what evictions could free.
     """
     queue = session.queues[state.job.queue]
-    return Attempt(session, queue, state).find(tasks, Room.EVICTABLE, most)
+    return Attempt(session, queue, state).find(tasks, room, most)
 
 
 def rearranged(

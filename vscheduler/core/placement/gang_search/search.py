@@ -5,6 +5,7 @@ isn't tried again on nodes that are alike, and bounds tell early that a branch l
 """
 
 import functools
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -16,6 +17,10 @@ CELLS_EACH_STEP = 256
 """Up to so many kinds times nodes, the bounds over several kinds are looked at in each step."""
 PODS_REMEMBERED = 64
 """In gangs with more pods, states that failed aren't remembered: hardly any comes again."""
+LEAST_EVICTED = 1e-6
+"""Less than this part of what a gang asks for isn't worth a search."""
+IMPROVING_STEPS = 64
+"""So many steps may be used to find nodes with fewer evictions than those found first."""
 GIVE_UP = -1
 """In place of a row: no more pods of the kind are placed."""
 
@@ -34,18 +39,23 @@ class Search:
         straight: bool = False,
         failed: Iterable[bytes] = (),
         after: "Search | None" = None,
+        evicted_below: float = math.inf,
     ) -> None:
         """With `straight`, choose nodes by score, and give up where a step leads nowhere.
 
         `failed` is from an earlier search for the same problem, and `after` a search that has just
-        tried it, and isn't used any more.
+        tried it, and isn't used any more. Only solutions count for which less is evicted than
+        `evicted_below`.
         """
-        self._problem = given
+        self.given = given
         self._after = after
         self._state = state.State(given) if after is None else after.rewound()
         self._straight = straight
         self._steps_max = steps_max
         self.steps = 0
+        self._evicted_below = evicted_below
+        self.evicted = [0.0]
+        """What has to be evicted for the pods placed so far: in the end, and after each step."""
         self.failed: dict[bytes, None] = dict.fromkeys(failed)
         """States that lead nowhere, in the order in which that was found."""
         self._ordered = given.ordered()
@@ -95,13 +105,19 @@ class Search:
         now, (kind, row) = self._state, step
         if row == GIVE_UP:
             now.give_up(kind)
+            self.evicted.append(self.evicted[-1])
         else:
+            more = 0.0
+            if self.given.idle is not None:
+                more = float(now.evicted(kind, np.array([row]))[0])
+            self.evicted.append(self.evicted[-1] + more)
             now.place(kind, row)
         if self._is_done():
             return True
         key = now.key() if self._remembers else b""
         if (self._remembers and key in self.failed) or not self._promises():
             now.take_back()
+            self.evicted.pop()
             if self._straight:
                 branches.clear()
         else:
@@ -115,14 +131,15 @@ class Search:
             self.failed[key] = None
         if branches:
             self._state.take_back()
+            self.evicted.pop()
 
     def _nothing(self) -> problem.Answer:
-        if self._problem.exact and not (self._straight and self.steps):
+        if self.given.exact and not (self._straight and self.steps):
             return problem.Impossible()
         return problem.CutShort()
 
     def _is_done(self) -> bool:
-        placed, given = self._state.placed, self._problem
+        placed, given = self._state.placed, self.given
         return all(placed[kinds].sum() >= least for kinds, least in self._requirements) and all(
             self._has_sub_groups(each, placed) for each in given.sub_groups
         )
@@ -165,7 +182,7 @@ class Search:
             if spare < 0:
                 return None
             slack[kinds] = np.minimum(slack[kinds], spare)
-        for policy in self._problem.sub_groups:
+        for policy in self.given.sub_groups:
             if not self._may_be_whole(policy, most, slack):
                 return None
         needed: problem.Ints = np.maximum(now.left - slack, 0)
@@ -201,7 +218,11 @@ class Search:
         for kind in first.tolist():
             if not self._queue.takes_one_more(kind, now.placed, now.left):
                 continue
-            for row in self._by_preference(kind, now.candidates(kind)):
+            rows = now.candidates(kind)
+            if self.given.idle is not None and self._evicted_below < math.inf:
+                total = self.evicted[-1] + now.evicted(kind, rows)
+                rows = rows[total < self._evicted_below - LEAST_EVICTED]
+            for row in self._by_preference(kind, rows):
                 yield kind, row
         for kind in first.tolist():
             if self._may_give_up(kind):
@@ -218,7 +239,9 @@ class Search:
         if not rows.size:
             return
         keys = [self._waste_on, self._left_on, self._score_on]
-        if self._straight:
+        if self.given.idle is not None:
+            keys = [self._state.evicted, *keys[:2]]
+        elif self._straight:
             keys = [self._score_on, self._waste_on, self._left_on]
         best = rows
         for key in keys:
@@ -239,7 +262,7 @@ class Search:
         return total
 
     def _score_on(self, kind: int, rows: problem.Ints) -> waste.Amounts:
-        scores = self._problem.kinds[kind].scores
+        scores = self.given.kinds[kind].scores
         return np.zeros(rows.size) if scores is None else -scores[rows]
 
 
@@ -274,12 +297,30 @@ def solve(
         first = Search(given, steps_max, straight=True)
         answer, steps = first.run(), first.steps
         # Whoever is refused before the first step is refused in any order.
+        if isinstance(answer, problem.Found):
+            return _with_fewer_evictions(first, answer)
         if not steps or not isinstance(answer, problem.CutShort):
             return Outcome(answer=answer, steps=steps)
     left = None if steps_max is None else steps_max - steps
     second = Search(given, left, failed=failed or (), after=first)
     answer = second.run()
+    if isinstance(answer, problem.Found):
+        return _with_fewer_evictions(second, answer, steps)
     return Outcome(answer=answer, steps=steps + second.steps, failed=tuple(second.failed))
+
+
+def _with_fewer_evictions(search: Search, answer: problem.Found, steps: int = 0) -> Outcome:
+    """Return the solution, or one for which less has to be evicted, if there is one nearby."""
+    steps, left = steps + search.steps, IMPROVING_STEPS
+    while left and search.evicted[-1] > LEAST_EVICTED and remembers(search.given):
+        below = search.evicted[-1]
+        search = Search(search.given, left, failed=search.failed, after=search, evicted_below=below)
+        better = search.run()
+        steps, left = steps + search.steps, left - search.steps
+        if not isinstance(better, problem.Found):
+            break
+        answer = better
+    return Outcome(answer=answer, steps=steps)
 
 
 class Proof:

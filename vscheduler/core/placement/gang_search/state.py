@@ -5,10 +5,14 @@ import hashlib
 from collections import defaultdict
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vscheduler.core.placement.gang_search import problem
 
 DIGEST_BYTES = 12
+DIGITS = 9
+"""Sums of fractions that differ by less are equal."""
+Amounts = NDArray[np.float64]
 PLENTY = problem.PLENTY
 
 
@@ -29,6 +33,8 @@ class State:
         self._reserved = _reserved(given)
         self._asks = self.requests > 0
         self._divisor = np.maximum(self.requests, 1)
+        self._whole = np.maximum((self.requests.T * self.left).sum(axis=1), 1)
+        """(R,), what all pods together ask for."""
         self._barred = np.zeros(self._usable.shape, dtype=np.int64)
         """(K, N), by how many placed pods the rules of Apart bar a kind from a node."""
         self._alone = np.zeros(self._usable.shape, dtype=np.bool_)
@@ -118,8 +124,24 @@ class State:
         whole = repr((self.left.tolist(), touched)).encode()
         return hashlib.blake2b(whole, digest_size=DIGEST_BYTES).digest()
 
+    def evicted(self, kind: int, rows: problem.Ints) -> Amounts:
+        """Return what has to be evicted on these nodes (n,) for one more pod of this kind.
+
+        It is a part of what the gang asks for, summed over resources.
+        """
+        given = self.problem
+        assert given.idle is not None
+        # What placed pods ask for is no longer free.
+        idle = given.idle[rows] - (np.maximum(given.free[rows], 0) - self.free[rows])
+        more = np.maximum(self.requests[kind] - np.maximum(idle, 0), 0) * self._asks[kind]
+        amounts: Amounts = (more / self._whole).sum(axis=1)
+        return np.round(amounts, DIGITS)
+
     def candidates(self, kind: int) -> problem.Ints:
-        """Return the rows that take one more pod now, one of each set of nodes that are alike."""
+        """Return the rows that take one more pod now, one of each set of nodes that are alike.
+
+        Of nodes alike it is the one with the best score.
+        """
         rows = np.flatnonzero(self.places[kind] > 0)
         for pool, room in zip(self.problem.pools, self._pools, strict=True):
             if (self.requests[kind] > room)[self._asks[kind]].any():
@@ -132,9 +154,13 @@ class State:
                 rows = rows[self._is_spread(number, spread, rows)]
         if self._unlike:
             return rows
-        # Of equal nodes, the first one is written last.
+        # Of equal nodes, the best one is written last, and of equal scores the first row.
+        scores = self.problem.kinds[kind].scores
+        order = rows[::-1]
+        if scores is not None:
+            order = order[np.argsort(scores[order], kind="stable")]
         first = np.full(len(self.alike) + len(self._touched), -1)
-        first[self._likeness[rows[::-1]]] = rows[::-1]
+        first[self._likeness[order]] = order
         kept: problem.Ints = np.sort(first[first >= 0])
         return kept
 
@@ -262,6 +288,7 @@ def _alike(given: problem.Problem) -> list[int]:
     size = given.free.shape[0]
     usable = np.packbits([kind.usable for kind in given.kinds], axis=0).T
     columns = [given.free, usable]
+    columns += [] if given.idle is None else [given.idle]
     columns += [kind.reserved for kind in given.kinds if kind.reserved is not None]
     columns += [pool.rows for pool in given.pools]
     columns += [_by_domain(rule.codes, None) for rule in given.apart]
