@@ -208,6 +208,8 @@ class GangSearch:
     couldn't make room. They are tried again instead of a search."""
     failed: tuple[bytes, ...] = field(default=(), repr=False)
     """States that lead nowhere, from which the next cycle goes on."""
+    begun: tuple[tuple[int, int], ...] = field(default=(), repr=False)
+    """Kinds and nodes of pods of a large gang, with which the next cycle goes on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -218,5 +218,8 @@ class Impossible:
 class CutShort:
     """Nothing was found within the budget."""
 
+    begun: tuple[tuple[int, int], ...] = ()
+    """Kind and row of the pods placed so far, if that may lead to a solution."""
+
 
 Answer: TypeAlias = Found | Impossible | CutShort
