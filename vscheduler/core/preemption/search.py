@@ -43,7 +43,8 @@ class VictimSearch:
         self._session, self._trial, self._pool = session, trial, pool
         self._action, self._kept = action, kept
         self._state = preemptor.state
-        self._has_minimum = self._is_pipelined()
+        self.has_minimum = self._is_pipelined()
+        """Whether the job only wants one more pod."""
         self._tasks = self._tasks_to_place(preemptor)
         self.placed: dict[jobs.TaskId, tuple[jobs.Task, int]] = {}
         """Placed tasks with their rows, in the order of placement."""
@@ -96,7 +97,7 @@ class VictimSearch:
         minimum that larger tasks also need.
         """
         sized = [task for task in preemptor.tasks if not (task.never_preempts or task.best_effort)]
-        if not sized or self._has_minimum:
+        if not sized or self.has_minimum:
             return sized
         return sized + [task for task in preemptor.tasks if task.best_effort]
 
@@ -133,13 +134,13 @@ class VictimSearch:
         """Return as many tasks as the job needs for its minimum, or for one more pod."""
         state = self._state
         count = max(1, state.job.min_member - state.ready_tasks - state.waiting_tasks)
-        return left[: 1 if self._has_minimum else count]
+        return left[: 1 if self.has_minimum else count]
 
     def _done(self) -> bool:
         groups = self._state.sub_groups
         if groups is not None and not groups.completes(task for task, _ in self.placed.values()):
             return False
-        if self._has_minimum:
+        if self.has_minimum:
             return bool(self.placed)
         return self._is_pipelined()
 
@@ -180,7 +181,7 @@ class VictimSearch:
     def _is_needed(self, task: jobs.Task) -> bool:
         """Whether one more pod of the task's role brings the job closer to its minimum."""
         state, job = self._state, self._state.job
-        if self._has_minimum or not job.roles_count:
+        if self.has_minimum or not job.roles_count:
             return True
         placed = jobs.READY | {jobs.TaskStatus.PIPELINED}
         missing = {
@@ -323,7 +324,7 @@ class VictimSearch:
         """Whether the gang frees no more than PROPORTION times what is lacking, or no limit
         applies. The limit always applies when the preemptor already has its minimum.
         """
-        always = self._pool.rules.always and not self._has_minimum
+        always = self._pool.rules.always and not self.has_minimum
         if not unit.whole or always:
             return True
         gangs = [each for each in (*chosen, unit) if each.whole]

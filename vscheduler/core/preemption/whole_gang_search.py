@@ -21,15 +21,15 @@ from vscheduler.core.preemption import (
 )
 
 Places = list[tuple[jobs.Task, int]] | None
+Found = dict[bytes, Places]
+"""Nodes for the gang, by what evictions could free."""
 
 
 class WholeGangSearch(search.VictimSearch):
     """One attempt to place a gang of unequal pods, where taking them one by one has failed."""
 
-    def __init__(self, known: dict[bytes, Places], *arguments: Any) -> None:
-        """`known` has the nodes that other attempts of the same plan have found, by what evictions
-        could free.
-        """
+    def __init__(self, known: Found, *arguments: Any) -> None:
+        """`known` is what other attempts of the same plan have found."""
         super().__init__(*arguments)
         self._known = known
         self._is_thrifty = False
@@ -39,8 +39,6 @@ class WholeGangSearch(search.VictimSearch):
 
     def succeeds(self) -> bool:
         """Choose nodes as if all that may be evicted were gone, then the victims on each."""
-        if self._has_minimum:
-            return False
         places = self._places()
         if places is None:
             return False
@@ -93,20 +91,26 @@ class WholeGangSearch(search.VictimSearch):
         needed = self._needed_of(sized)
         self._scarce = self._scarce_request(sized)
         self._pool.start_search(self._sum(needed))
-        kinds = {nominated_pods.alike(self._session, task): task for task in reversed(sized)}
-        claiming = {alike: task for alike, task in kinds.items() if self._may_claim(task)}
-        columns = self._kept.columns
-        chosen = np.zeros(len(columns.queues), dtype=np.bool_)
+        kinds = [nominated_pods.alike(self._session, task) for task in sized]
+        tasks = dict(zip(reversed(kinds), reversed(sized), strict=True))
         each = search.TASK_COST + self._session.layout.size // search.NODES_PER_UNIT
-        self._session.spend("claims", each * len(claiming))
-        for task in claiming.values():
-            chosen |= self._evictable_for(task)
-        if not chosen.any():
-            return None
-        most = columns.sums(chosen)
-        able = {alike for alike, task in claiming.items() if self._may_fit(task, most)}
-        count = sum(nominated_pods.alike(self._session, task) in able for task in sized)
-        return most if count >= len(needed) else None
+        self._session.spend("claims", each * len(tasks))
+        claiming = {kind: task for kind, task in tasks.items() if self._may_claim(task)}
+        columns, scope = self._kept.columns, self._pool.scope
+        columns.refresh()
+        # First by amounts only, then by asking plugins what may be evicted.
+        chosen = columns.steady & columns.there & columns.in_scope(scope)
+        if not self._pool.rules.whole:
+            chosen &= columns.spare
+        for asking in (False, True):
+            if asking:
+                evictable = [self._evictable_for(task) for task in claiming.values()]
+                chosen = np.any(evictable, axis=0)
+            most = columns.sums(chosen)
+            able = {kind for kind, task in claiming.items() if self._may_fit(task, most)}
+            if not chosen.any() or sum(kind in able for kind in kinds) < len(needed):
+                return None
+        return most
 
     def _evictable_for(self, task: jobs.Task) -> victim_columns.Flags:
         """Return the pods that may be evicted for such a task, (P,)."""
