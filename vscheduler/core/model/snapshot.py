@@ -174,7 +174,9 @@ class SearchRoom(StrEnum):
     RELEASING = "releasing"
     """Also what pods hold that are being deleted."""
     EVICTABLE = "evictable"
-    """Also what evictions could free."""
+    """Also what evictions could free that leave all gangs their minimum."""
+    EVICTABLE_GANGS = "evictableGangs"
+    """Also what evictions of whole gangs could free."""
 
 
 SearchPlace: TypeAlias = tuple[jobs.JobId, SearchRoom]
@@ -206,6 +208,8 @@ class GangSearch:
     couldn't make room. They are tried again instead of a search."""
     failed: tuple[bytes, ...] = field(default=(), repr=False)
     """States that lead nowhere, from which the next cycle goes on."""
+    begun: tuple[tuple[int, int], ...] = field(default=(), repr=False)
+    """Kinds and nodes of pods of a large gang, with which the next cycle goes on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

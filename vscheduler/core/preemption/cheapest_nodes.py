@@ -160,6 +160,16 @@ class CheapestNodes:
         heapq.heappop(heap)
         return CostLowerBound(*found)
 
+    def evictable(self) -> victim_columns.Flags:
+        """Return which pods may be evicted for such a task, (P,): others may not in this attempt.
+
+        `start_search` comes first.
+        """
+        pods = np.arange(len(self._columns.queues))
+        if not self._stages:
+            return np.zeros(len(pods), dtype=np.bool_)
+        return self._eligible(self._stages[-1], len(self._steps) - 1, pods)[0]
+
     def _of_groups(self, pods: Mapping[int, Sequence[similar_victims.Step]]) -> Places:
         """Return the places of the steps of each group, (T, depth)."""
         place = {step: number for number, step in enumerate(self._steps)}

@@ -7,7 +7,6 @@ the victim. If no plan works, nothing is evicted.
 """
 
 import functools
-import itertools
 from collections.abc import Callable, Hashable, Mapping
 
 from vscheduler.core.api import contracts
@@ -90,27 +89,50 @@ class Planner:
         likeness = preemptor.likeness(session)
         if likeness in self._failed:
             return False
-        gangs = (False,) if self.whole_gangs is victims.WholeGangs.NEVER else (False, True)
-        pods = (queue.name, nominated_pods.alike(session, preemptor.tasks[0]))
-        # Mild plans first: moving pods of queues within their shares is tried only if a search
-        # without moves has met such pods, and whole gangs only if single pods don't suffice.
-        kinds: list[Callable[..., search.VictimSearch]] = [search.VictimSearch]
-        if attempt.could_help(session, preemptor.state):
-            kinds.append(functools.partial(whole_gang_search.WholeGangSearch, []))
-        for moving in (False, True):
-            if moving is not (pods in self._only_moving):
-                continue
-            for whole, kind in itertools.product(gangs, kinds):
-                with session.statement() as trial:
-                    pool = self._pool(queue, scope, whole=whole, moving=moving)
-                    tried = kind(session, trial, preemptor, pool, self.action, self._kept)
-                    if self._carry_out(tried, trial, preemptor):
-                        return True
-                    if tried.might_move:
-                        self._only_moving.add(pods)
+        if self._finds_a_plan(queue, preemptor, scope):
+            return True
         if likeness is not None:
             self._failed.add(likeness)
         return False
+
+    def _finds_a_plan(
+        self, queue: queues.Queue, preemptor: preemptors.Preemptor, scope: victims.Scope
+    ) -> bool:
+        """Whether one of several attempts finds a plan, the mildest first.
+
+        Moving pods of queues within their shares is tried only if a search without moves has met
+        such pods, and whole gangs only if single pods don't suffice.
+        """
+        session = self.session
+        gangs = (False,) if self.whole_gangs is victims.WholeGangs.NEVER else (False, True)
+        pods = (queue.name, nominated_pods.alike(session, preemptor.tasks[0]))
+        kinds: list[Callable[..., search.VictimSearch]] = [search.VictimSearch]
+        if attempt.could_help(session, preemptor.state):
+            kinds.append(functools.partial(whole_gang_search.WholeGangSearch, {}))
+        for moving in (False, True):
+            if moving is not (pods in self._only_moving):
+                continue
+            for whole, kind in ((whole, kind) for whole in gangs for kind in kinds):
+                pool = self._pool(queue, scope, whole=whole, moving=moving)
+                tried = self._try(kind, preemptor, pool)
+                if tried is None:
+                    return True
+                if tried.might_move:
+                    self._only_moving.add(pods)
+                if tried.has_minimum:
+                    del kinds[1:]  # one more pod is all that is asked for
+        return False
+
+    def _try(
+        self,
+        kind: Callable[..., search.VictimSearch],
+        preemptor: preemptors.Preemptor,
+        pool: victims.VictimCandidates,
+    ) -> search.VictimSearch | None:
+        """Make one attempt, and return it if it fails; None if a plan is committed."""
+        with self.session.statement() as trial:
+            tried = kind(self.session, trial, preemptor, pool, self.action, self._kept)
+            return None if self._carry_out(tried, trial, preemptor) else tried
 
     def _pool(
         self, queue: queues.Queue, scope: victims.Scope, *, whole: bool, moving: bool

@@ -43,7 +43,8 @@ class VictimSearch:
         self._session, self._trial, self._pool = session, trial, pool
         self._action, self._kept = action, kept
         self._state = preemptor.state
-        self._has_minimum = self._is_pipelined()
+        self.has_minimum = self._is_pipelined()
+        """Whether the job only wants one more pod."""
         self._tasks = self._tasks_to_place(preemptor)
         self.placed: dict[jobs.TaskId, tuple[jobs.Task, int]] = {}
         """Placed tasks with their rows, in the order of placement."""
@@ -96,7 +97,7 @@ class VictimSearch:
         minimum that larger tasks also need.
         """
         sized = [task for task in preemptor.tasks if not (task.never_preempts or task.best_effort)]
-        if not sized or self._has_minimum:
+        if not sized or self.has_minimum:
             return sized
         return sized + [task for task in preemptor.tasks if task.best_effort]
 
@@ -133,13 +134,13 @@ class VictimSearch:
         """Return as many tasks as the job needs for its minimum, or for one more pod."""
         state = self._state
         count = max(1, state.job.min_member - state.ready_tasks - state.waiting_tasks)
-        return left[: 1 if self._has_minimum else count]
+        return left[: 1 if self.has_minimum else count]
 
     def _done(self) -> bool:
         groups = self._state.sub_groups
         if groups is not None and not groups.completes(task for task, _ in self.placed.values()):
             return False
-        if self._has_minimum:
+        if self.has_minimum:
             return bool(self.placed)
         return self._is_pipelined()
 
@@ -180,7 +181,7 @@ class VictimSearch:
     def _is_needed(self, task: jobs.Task) -> bool:
         """Whether one more pod of the task's role brings the job closer to its minimum."""
         state, job = self._state, self._state.job
-        if self._has_minimum or not job.roles_count:
+        if self.has_minimum or not job.roles_count:
             return True
         placed = jobs.READY | {jobs.TaskStatus.PIPELINED}
         missing = {
@@ -255,7 +256,7 @@ class VictimSearch:
         checkpoint = self._trial.checkpoint()
         if self._starts(task, row):
             return victims.NodeCandidate((), ())
-        groups = self._pool.units(task, row)
+        groups = self._groups_on(task, row)
         chosen, starts = self._evict_until_start(task, row, groups)
         self._trial.rollback(checkpoint)
         if chosen and not starts:
@@ -272,6 +273,10 @@ class VictimSearch:
         needed = self._minimal(task, row, chosen, checkpoint)
         self._trial.rollback(checkpoint)
         return victims.NodeCandidate(victims.cost(needed), tuple(needed))
+
+    def _groups_on(self, task: jobs.Task, row: int) -> Sequence[victims.VictimGroup]:
+        """Return the groups to be evicted on this node until the task can start, in order."""
+        return self._pool.units(task, row)
 
     def _evict_until_start(
         self, task: jobs.Task, row: int, groups: Sequence[victims.VictimGroup]
@@ -319,7 +324,7 @@ class VictimSearch:
         """Whether the gang frees no more than PROPORTION times what is lacking, or no limit
         applies. The limit always applies when the preemptor already has its minimum.
         """
-        always = self._pool.rules.always and not self._has_minimum
+        always = self._pool.rules.always and not self.has_minimum
         if not unit.whole or always:
             return True
         gangs = [each for each in (*chosen, unit) if each.whole]
@@ -362,6 +367,14 @@ class VictimSearch:
         vacated = {self._session.layout.rows[each.node or ""] for each in leaving} - {row}
         for alike in self._candidates:
             self._vacated[alike] |= vacated
+
+    def _forget(self) -> None:
+        """Forget all tasks and victims; the trial has been undone."""
+        self.placed.clear()
+        self._chosen.clear()
+        self._candidates.clear()
+        self._vacated.clear()
+        self._freed_whole = self._session.space.zeros()
 
     def _depends_on_others(self, task: jobs.Task) -> bool:
         """Whether a change on one node may affect the task on a different node."""

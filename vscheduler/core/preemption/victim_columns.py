@@ -174,14 +174,12 @@ class VictimColumns:
             self._amounts[key] = self.requests[:, used][self.pods.class_numbers]
         return self._amounts[key]
 
-    def most(self, queues: Collection[str]) -> NDArray[np.int64]:
-        """Return what evictions could free at most, (N, R), if the pods of these queues went."""
-        chosen = np.array([name in queues for name in self.queue_names], dtype=np.bool_)
-        wanted = chosen[self.queues] & self.pods.preemptable
-        amounts = self.requests[self.pods.class_numbers] * wanted[:, None]
-        sums = np.zeros((len(wanted) + 1, amounts.shape[1]), dtype=np.int64)
+    def sums(self, chosen: Flags) -> Rows:
+        """Return what evicting the chosen pods (P,) would free on each node, (N, R)."""
+        amounts = self.requests[self.pods.class_numbers] * chosen[:, None]
+        sums = np.zeros((len(chosen) + 1, amounts.shape[1]), dtype=np.int64)
         np.cumsum(amounts, axis=0, out=sums[1:])
-        total: NDArray[np.int64] = sums[self.pods.bounds[1:]] - sums[self.pods.bounds[:-1]]
+        total: Rows = sums[self.pods.bounds[1:]] - sums[self.pods.bounds[:-1]]
         return total
 
     @property

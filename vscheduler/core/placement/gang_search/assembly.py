@@ -36,7 +36,12 @@ class Assembled:
     """One pod of each kind."""
 
     def scored(self) -> problem.Problem:
-        """Return the problem with the order of preference, which is only needed for a search."""
+        """Return the problem with the order of preference, which is only needed for a search.
+
+        Where pods have to be evicted, nodes are preferred where these are few.
+        """
+        if self.given.idle is not None:
+            return self.given
         kinds = tuple(
             replace(kind, scores=sample.scores()[self.rows])
             for kind, sample in zip(self.given.kinds, self.samples, strict=True)
@@ -85,6 +90,7 @@ def assemble(
         requirements=requirements,
         sub_groups=sub_groups,
         queue_room=None if of_queue is None else of_queue.room_for(found),
+        idle=None if most is None else np.maximum(free - most, 0)[rows],
         pools=() if of_queue is None else of_queue.pools(rows),
         # Reservations for nominated pods depend on the priority of whoever asks, and the answers of
         # a plugin that doesn't declare what they depend on may depend on anything. Nodes that are
@@ -173,7 +179,7 @@ class _Sample:
         later: bool,
         most: resources.Vector | None,
     ) -> None:
-        self._session, self.task, self._most = session, task, most
+        self._session, self.task = session, task
         self.affinity = session.affinity_counts.state_of(task)
         self.free: problem.Ints = nominated_pods.room(session, task)
         """What is free for the pod on each node, (N, R)."""
@@ -201,14 +207,7 @@ class _Sample:
 
     def scores(self) -> NDArray[np.float64]:
         """Return how well nodes (N,) suit the pod; higher is better."""
-        session, task = self._session, self.task
-        if self._most is None:
-            return session.placement.scores(task)
-        # Nodes where little must be evicted come first.
-        request = session.request(task)
-        lack = np.maximum(request - (self.free - self._most), 0)
-        scores: NDArray[np.float64] = -(lack / np.maximum(request, 1)).sum(axis=1)
-        return scores
+        return self._session.placement.scores(self.task)
 
 
 class _Rules:

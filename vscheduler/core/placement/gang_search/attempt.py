@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from vscheduler.core.model import decisions, jobs, queues, resources, snapshot
 from vscheduler.core.placement import nominated_pods
-from vscheduler.core.placement.gang_search import assembly, problem, search
+from vscheduler.core.placement.gang_search import assembly, depth_first, problem, search
 from vscheduler.core.session import job_state, ordering, reasons, statement
 from vscheduler.core.session import session as working
 
@@ -66,6 +66,7 @@ def with_room_to_free(
     session: working.Session,
     state: job_state.JobState,
     tasks: Sequence[jobs.Task],
+    room: Room,
     most: resources.Vector,
 ) -> list[tuple[jobs.Task, int]] | None:
     """Return nodes for the minimum of a job, if all that may be evicted were gone; or None.
@@ -73,7 +74,7 @@ def with_room_to_free(
     `most` (N, R) is an upper bound of what evictions could free.
     """
     queue = session.queues[state.job.queue]
-    return Attempt(session, queue, state).find(tasks, Room.EVICTABLE, most)
+    return Attempt(session, queue, state).find(tasks, room, most)
 
 
 def rearranged(
@@ -85,7 +86,7 @@ def rearranged(
     given = assembled.scored()
     every = problem.Requirement(kinds=tuple(range(len(given.kinds))), least=len(tasks))
     given = dataclasses.replace(given, requirements=(every,), sub_groups=())
-    if not assembled.rows.size or not search.remembers(given):
+    if not assembled.rows.size or not depth_first.remembers(given):
         return []
     outcome = search.solve(given, session.gang_searches.steps_left // REARRANGED_PART)
     attempt.spend(outcome.steps + REARRANGED_STEPS)
@@ -224,7 +225,8 @@ class Attempt:
             # If the nodes are too small as well, that is the better reason.
             given = dataclasses.replace(given, queue_room=None)
             known = dataclasses.replace(known, over_limit=True)
-        outcome = search.solve(given, allowed, known.failed if known.steps else None)
+        failed = known.failed if known.steps else None
+        outcome = search.solve(given, allowed, failed, known.begun)
         if over_limit and not isinstance(outcome.answer, problem.Impossible):
             self.spend(outcome.steps * weight)
             return dataclasses.replace(known, finished=True)
@@ -264,14 +266,15 @@ class Attempt:
             steps=known.steps + steps,
             spent=known.spent + steps * weight,
             finished=proved
-            or not search.remembers(given)
-            or not given.exact
+            or not (depth_first.remembers(given) or outcome.goes_on)
+            or not (given.exact or outcome.goes_on)
             or (known.steps + steps) * weight >= enough,
             proved=proved,
             blocking=blocking.counts,
             irreducible=blocking.irreducible,
             over_limit=known.over_limit,
             failed=() if proved else outcome.failed,
+            begun=outcome.begun,
         )
 
     def spend(self, steps: int) -> None:

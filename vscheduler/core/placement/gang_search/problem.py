@@ -119,6 +119,9 @@ class Problem:
     """(R,), what the pods may ask for in all by the limits of their queue; None if they may all be
     placed. A resource for which no placed pod asks doesn't matter."""
     pools: tuple[Pool, ...] = ()
+    idle: Ints | None = None
+    """What of `free` is there without evictions, (N, R); None if all is. What pods ask for above
+    that is to be little."""
     apart: tuple[Apart, ...] = ()
     near: tuple[Near, ...] = ()
     spread: tuple[Spread, ...] = ()
@@ -176,7 +179,8 @@ class Problem:
         yield np.array(self.free.shape).tobytes()
         yield self.free.tobytes()
         yield repr((self.requirements, self.sub_groups, self.exact)).encode()
-        yield b"" if self.queue_room is None else self.queue_room.tobytes()
+        for amounts in (self.queue_room, self.idle):
+            yield b"" if amounts is None else amounts.tobytes()
         for kind in self.kinds:
             yield str(kind.count).encode()
             yield kind.request.tobytes()
@@ -213,6 +217,9 @@ class Impossible:
 @dataclass(frozen=True, slots=True)
 class CutShort:
     """Nothing was found within the budget."""
+
+    begun: tuple[tuple[int, int], ...] = ()
+    """Kind and row of the pods placed so far, if that may lead to a solution."""
 
 
 Answer: TypeAlias = Found | Impossible | CutShort

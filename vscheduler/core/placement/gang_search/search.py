@@ -1,251 +1,24 @@
-"""The search: the scarcest pods first, where the least is left that is of no use, and back again.
+"""The search for a gang: which attempts are made, and which pods stand in each other's way."""
 
-Kinds of pods that find the fewest places beyond what they need come first. What has failed once
-isn't tried again on nodes that are alike, and bounds tell early that a branch leads nowhere.
-"""
-
-import functools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
+from vscheduler.core.placement.gang_search import (
+    assignment,
+    depth_first,
+    descent,
+    prices,
+    problem,
+    repair,
+    state,
+)
 
-from vscheduler.core.placement.gang_search import bounds, problem, queue_room, state, waste
-
-CELLS_EACH_STEP = 256
-"""Up to so many kinds times nodes, the bounds over several kinds are looked at in each step."""
-PODS_REMEMBERED = 64
-"""In gangs with more pods, states that failed aren't remembered: hardly any comes again."""
-GIVE_UP = -1
-"""In place of a row: no more pods of the kind are placed."""
-
-Step = tuple[int, int]
-"""A kind, and a row or GIVE_UP."""
-
-
-class Search:
-    """One attempt to solve a problem. A step is a pod that is placed, or a kind given up."""
-
-    def __init__(
-        self,
-        given: problem.Problem,
-        steps_max: int | None,
-        *,
-        straight: bool = False,
-        failed: Iterable[bytes] = (),
-        after: "Search | None" = None,
-    ) -> None:
-        """With `straight`, choose nodes by score, and give up where a step leads nowhere.
-
-        `failed` is from an earlier search for the same problem, and `after` a search that has just
-        tried it, and isn't used any more.
-        """
-        self._problem = given
-        self._after = after
-        self._state = state.State(given) if after is None else after.rewound()
-        self._straight = straight
-        self._steps_max = steps_max
-        self.steps = 0
-        self.failed: dict[bytes, None] = dict.fromkeys(failed)
-        """States that lead nowhere, in the order in which that was found."""
-        self._ordered = given.ordered()
-        # More is reserved against pods of lower priority. Once they are placed, others may use it.
-        self._open = -np.array(
-            [0.0 if each.reserved is None else each.reserved.sum() for each in given.kinds]
-        )
-        self._crowds = bounds.Crowds(given)
-        self._queue = queue_room.QueueRoom(given)
-        self._remembers = remembers(given)
-        self._small = len(given.kinds) * given.free.shape[0] <= CELLS_EACH_STEP
-        self._requirements = [
-            (np.array(each.kinds, dtype=np.int64), each.least) for each in given.requirements
-        ]
-
-    def run(self) -> problem.Answer:
-        """Search until a solution is found, nothing is left to try, or the steps are used up."""
-        now = self._state
-        if self._is_done():
-            return problem.Found(())
-        if self._after is None and not self._promises(at_root=True):
-            return self._nothing()
-        branches: list[tuple[bytes, Iterator[Step]]] = [(now.key(), self._next_steps())]
-        while branches:
-            step = next(branches[-1][1], None)
-            if step is None:
-                self._leave(branches)
-            elif self.steps == self._steps_max:
-                return problem.CutShort()
-            elif self._take(branches, step):
-                return problem.Found(tuple(now.order))
-        return self._nothing()
-
-    @functools.cached_property
-    def wasted(self) -> waste.Waste:
-        """Where nodes are chosen by what is left there; made before the first step."""
-        return waste.Waste(self._state) if self._after is None else self._after.wasted
-
-    def rewound(self) -> state.State:
-        """Return the state as it was in the beginning."""
-        self._state.rewind()
-        return self._state
-
-    def _take(self, branches: list[tuple[bytes, Iterator[Step]]], step: Step) -> bool:
-        """Take one step, and take it back if it leads nowhere; return whether all is done."""
-        self.steps += 1
-        now, (kind, row) = self._state, step
-        if row == GIVE_UP:
-            now.give_up(kind)
-        else:
-            now.place(kind, row)
-        if self._is_done():
-            return True
-        key = now.key() if self._remembers else b""
-        if (self._remembers and key in self.failed) or not self._promises():
-            now.take_back()
-            if self._straight:
-                branches.clear()
-        else:
-            branches.append((key, self._next_steps()))
-        return False
-
-    def _leave(self, branches: list[tuple[bytes, Iterator[Step]]]) -> None:
-        """Go back by one step: there is nothing left to try."""
-        key, _ = branches.pop()
-        if self._remembers:
-            self.failed[key] = None
-        if branches:
-            self._state.take_back()
-
-    def _nothing(self) -> problem.Answer:
-        if self._problem.exact and not (self._straight and self.steps):
-            return problem.Impossible()
-        return problem.CutShort()
-
-    def _is_done(self) -> bool:
-        placed, given = self._state.placed, self._problem
-        return all(placed[kinds].sum() >= least for kinds, least in self._requirements) and all(
-            self._has_sub_groups(each, placed) for each in given.sub_groups
-        )
-
-    @staticmethod
-    def _has_sub_groups(wanted: problem.SubGroups, placed: problem.Ints) -> bool:
-        counts = [(int(placed[list(each.kinds)].sum()), each.least) for each in wanted.groups]
-        broken = any(0 < count < least for count, least in counts)
-        return not broken and sum(count >= least for count, least in counts) >= wanted.whole
-
-    def _promises(self, *, at_root: bool = False) -> bool:
-        """Whether the present state may still lead to a solution."""
-        needed = self._needed()
-        if needed is None:
-            return False
-        now = self._state
-        if not self._queue.takes(now.placed, now.left):
-            return False
-        places = now.prospects()
-        if (needed > now.seats(places)).any():
-            return False
-        if not (self._small or at_root):
-            return True
-        if not self._crowds.fit(needed, now.left, self._lacking(), places):
-            return False
-        return not bounds.too_much(needed, now.requests, places, now.free)
-
-    def _lacking(self) -> int:
-        """Return how many more pods are needed in all."""
-        placed = self._state.placed
-        return max(least - int(placed[kinds].sum()) for kinds, least in self._requirements)
-
-    def _needed(self) -> problem.Ints | None:
-        """Return how many more pods of each kind (K,) are needed; None if there are too few."""
-        now = self._state
-        most = now.placed + now.left
-        slack = np.full(most.size, np.iinfo(np.int64).max)
-        for kinds, least in self._requirements:
-            spare = int(most[kinds].sum()) - least
-            if spare < 0:
-                return None
-            slack[kinds] = np.minimum(slack[kinds], spare)
-        for policy in self._problem.sub_groups:
-            if not self._may_be_whole(policy, most, slack):
-                return None
-        needed: problem.Ints = np.maximum(now.left - slack, 0)
-        return needed
-
-    def _may_be_whole(
-        self, policy: problem.SubGroups, most: problem.Ints, slack: problem.Ints
-    ) -> bool:
-        """Whether enough sub-groups may become whole; adjusts the slack of those that must."""
-        placed = self._state.placed
-        spares = [int(most[list(each.kinds)].sum()) - each.least for each in policy.groups]
-        begun = [bool(placed[list(each.kinds)].any()) for each in policy.groups]
-        if any(spare < 0 for spare, one in zip(spares, begun, strict=True) if one):
-            return False
-        possible = sum(spare >= 0 for spare in spares)
-        if possible < policy.whole:
-            return False
-        for each, spare, one in zip(policy.groups, spares, begun, strict=True):
-            if spare >= 0 and (one or possible == policy.whole):
-                kinds = list(each.kinds)
-                slack[kinds] = np.minimum(slack[kinds], spare)
-        return True
-
-    def _next_steps(self) -> Iterator[Step]:
-        """Yield what may come next; each solution begins with one of these steps, in some order."""
-        now = self._state
-        kinds = np.flatnonzero(now.left)
-        seats = now.seats(now.places)[kinds] - now.left[kinds]
-        size = -(now.requests[kinds] * self.wasted.scale).sum(axis=1)
-        kinds = kinds[np.lexsort((kinds, size, seats, self._open[kinds]))]
-        # Where the order doesn't matter, any solution can begin with the scarcest kind.
-        first = kinds[self._ordered[kinds]] if self._ordered[kinds[:1]].any() else kinds[:1]
-        for kind in first.tolist():
-            if not self._queue.takes_one_more(kind, now.placed, now.left):
-                continue
-            for row in self._by_preference(kind, now.candidates(kind)):
-                yield kind, row
-        for kind in first.tolist():
-            if self._may_give_up(kind):
-                yield kind, GIVE_UP
-
-    def _may_give_up(self, kind: int) -> bool:
-        self._state.give_up(kind)
-        may = self._needed() is not None
-        self._state.take_back()
-        return may
-
-    def _by_preference(self, kind: int, rows: problem.Ints) -> Iterator[int]:
-        """Yield nodes: first those on which the least is left that no other pod can use."""
-        if not rows.size:
-            return
-        keys = [self._waste_on, self._left_on, self._score_on]
-        if self._straight:
-            keys = [self._score_on, self._waste_on, self._left_on]
-        best = rows
-        for key in keys:
-            values = key(kind, best)
-            best = best[values == values.min()]
-        first = int(best[0])
-        yield first  # most of the time, no other one is asked for
-        order = np.lexsort((rows, *(key(kind, rows) for key in reversed(keys))))
-        yield from (row for row in rows[order].tolist() if row != first)
-
-    def _waste_on(self, kind: int, rows: problem.Ints) -> waste.Amounts:
-        return self.wasted.of(kind, rows)
-
-    def _left_on(self, kind: int, rows: problem.Ints) -> waste.Amounts:
-        """Return what is left on nodes after a pod has come, as parts of the largest node, (n,)."""
-        left = (self._state.free[rows] - self._state.requests[kind]) * self.wasted.scale
-        total: waste.Amounts = left.sum(axis=1)
-        return total
-
-    def _score_on(self, kind: int, rows: problem.Ints) -> waste.Amounts:
-        scores = self._problem.kinds[kind].scores
-        return np.zeros(rows.size) if scores is None else -scores[rows]
-
-
-def remembers(given: problem.Problem) -> bool:
-    """Whether a search remembers states that lead nowhere, and can go on from them later."""
-    return sum(kind.count for kind in given.kinds) <= PODS_REMEMBERED
+CELLS_A_PROBE = 20_000
+"""To look whether some of the pods fit costs a step for so many kinds times nodes."""
+MOVES_MAX = 400
+"""So many sets of pods of a large gang are moved at most, each of which counts as a step."""
+IMPROVING_STEPS = 64
+"""So many steps may be used to find nodes with fewer evictions than those found first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,30 +29,99 @@ class Outcome:
     steps: int
     failed: tuple[bytes, ...] = ()
     """States that lead nowhere, for a search that goes on."""
+    begun: tuple[depth_first.Step, ...] = ()
+    """Pods of a large gang that are placed so far, for a search that goes on."""
+    goes_on: bool = False
+    """Whether the next search for a large gang may find what this one didn't."""
 
 
 def solve(
-    given: problem.Problem, steps_max: int | None, failed: Sequence[bytes] | None = None
+    given: problem.Problem,
+    steps_max: int | None,
+    failed: Sequence[bytes] | None = None,
+    begun: Sequence[depth_first.Step] = (),
 ) -> Outcome:
     """Solve the problem, or go on from states of which an earlier search knows they lead nowhere.
 
     Good nodes are tried first, then those on which the gang fits most easily. A large gang is only
-    tried there, and if there are too few steps for one attempt, it is only looked at.
+    tried there, once, which may go on from pods that an earlier search has placed.
     """
     steps, first = 0, None
-    if not remembers(given):
+    if not depth_first.remembers(given):
+        if repair.is_possible(given):
+            return _solve_large(given, steps_max, begun, again=failed is not None and not begun)
         least = max((each.least for each in given.requirements), default=0)
-        steps_max = 0 if steps_max is not None and steps_max < least else steps_max
+        if steps_max is not None:
+            # Going back from the end of a long way hardly ever helps.
+            steps_max = 0 if steps_max < least else min(steps_max, least * 5 // 4)
     elif failed is None:
-        first = Search(given, steps_max, straight=True)
+        first = depth_first.Search(given, steps_max, straight=True)
         answer, steps = first.run(), first.steps
         # Whoever is refused before the first step is refused in any order.
+        if isinstance(answer, problem.Found):
+            return _with_fewer_evictions(first, answer)
         if not steps or not isinstance(answer, problem.CutShort):
             return Outcome(answer=answer, steps=steps)
     left = None if steps_max is None else steps_max - steps
-    second = Search(given, left, failed=failed or (), after=first)
+    second = depth_first.Search(given, left, failed=failed or (), after=first)
     answer = second.run()
+    if isinstance(answer, problem.Found):
+        return _with_fewer_evictions(second, answer, steps)
     return Outcome(answer=answer, steps=steps + second.steps, failed=tuple(second.failed))
+
+
+def _solve_large(
+    given: problem.Problem,
+    steps_max: int | None,
+    begun: Sequence[depth_first.Step],
+    *,
+    again: bool,
+) -> Outcome:
+    """Place the gang pod by pod, or, if that has failed before, by prices first."""
+    steps = 0
+    needed = max((each.least for each in given.requirements), default=0)
+    priced = needed == sum(kind.count for kind in given.kinds)
+    if not again:
+        plain = descent.Descent(given, steps_max, begun)
+        answer, steps = plain.run(), plain.steps
+        if not isinstance(answer, problem.CutShort) or answer.begun or not priced:
+            rest = answer.begun if isinstance(answer, problem.CutShort) else ()
+            return Outcome(answer=answer, steps=steps, begun=rest, goes_on=bool(rest))
+        if steps_max is not None and steps > steps_max // 2:
+            return Outcome(answer=answer, steps=steps, goes_on=True)
+    known = prices.Prices(given)
+    steps += known.steps
+    if known.are_too_high() and known.is_complete and given.exact:
+        return Outcome(answer=problem.Impossible(), steps=steps)
+    placed = assignment.Assignment(known)
+    steps += placed.improve(MOVES_MAX)
+    last = descent.Descent(given, None if steps_max is None else steps_max - steps, placed.places())
+    answer = last.run()
+    if isinstance(answer, problem.CutShort):
+        answer = problem.CutShort()
+    return Outcome(answer=answer, steps=steps + last.steps)
+
+
+def _with_fewer_evictions(
+    search: depth_first.Search, answer: problem.Found, steps: int = 0
+) -> Outcome:
+    """Return the solution, or one for which less has to be evicted, if there is one nearby."""
+    steps, left = steps + search.steps, IMPROVING_STEPS
+    while (
+        left
+        and search.evicted[-1] > depth_first.LEAST_EVICTED
+        and depth_first.remembers(search.given)
+    ):
+        below = search.evicted[-1]
+        search = depth_first.Search(
+            search.given, left, failed=search.failed, after=search, evicted_below=below
+        )
+        better = search.run()
+        steps, left = steps + search.steps, left - search.steps
+        if not isinstance(better, problem.Found):
+            break
+        answer = better
+    return Outcome(answer=answer, steps=steps)
 
 
 class Proof:
@@ -287,6 +129,7 @@ class Proof:
 
     def __init__(self, given: problem.Problem, steps_max: int | None) -> None:
         self._problem, self._steps_max = given, steps_max
+        self._places = state.State(given).places
         self.steps = 0
 
     def find(self) -> problem.Impossible:
@@ -328,9 +171,11 @@ class Proof:
         left = None if self._steps_max is None else self._steps_max - self.steps
         if left is not None and left <= 0:
             return None
-        attempt = Search(self._problem.only(counts), left)
+        kept = [kind for kind, count in enumerate(counts) if count]
+        some = self._problem.only(counts)
+        attempt = depth_first.Search(some, left, after=state.State(some, self._places[kept]))
         answer = attempt.run()
-        self.steps += 1 + attempt.steps
+        self.steps += 1 + attempt.steps + self._places.size // CELLS_A_PROBE
         if isinstance(answer, problem.CutShort):
             return None
         return isinstance(answer, problem.Impossible)

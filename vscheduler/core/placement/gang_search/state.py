@@ -5,17 +5,22 @@ import hashlib
 from collections import defaultdict
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vscheduler.core.placement.gang_search import problem
 
 DIGEST_BYTES = 12
+DIGITS = 9
+"""Sums of fractions that differ by less are equal."""
+Amounts = NDArray[np.float64]
 PLENTY = problem.PLENTY
 
 
 class State:
     """Pods are placed and taken back in the manner of a stack."""
 
-    def __init__(self, given: problem.Problem) -> None:
+    def __init__(self, given: problem.Problem, places: problem.Ints | None = None) -> None:
+        """`places` is what nodes take in the beginning, where that is known."""
         kinds = given.kinds
         self.problem = given
         self.left = np.array([kind.count for kind in kinds], dtype=np.int64)
@@ -25,13 +30,15 @@ class State:
         """Kind and row of each pod placed so far."""
         self.requests = np.array([kind.request for kind in kinds], dtype=np.int64)
         self.free = np.maximum(given.free, 0)
-        self._usable = np.array([kind.usable for kind in kinds])
+        self.usable = np.array([kind.usable for kind in kinds])
         self._reserved = _reserved(given)
         self._asks = self.requests > 0
         self._divisor = np.maximum(self.requests, 1)
-        self._barred = np.zeros(self._usable.shape, dtype=np.int64)
+        self._whole = np.maximum((self.requests.T * self.left).sum(axis=1), 1)
+        """(R,), what all pods together ask for."""
+        self._barred = np.zeros(self.usable.shape, dtype=np.int64)
         """(K, N), by how many placed pods the rules of Apart bar a kind from a node."""
-        self._alone = np.zeros(self._usable.shape, dtype=np.bool_)
+        self._alone = np.zeros(self.usable.shape, dtype=np.bool_)
         for rule in given.apart:
             self._alone |= rule.pairs.diagonal()[:, np.newaxis] & (rule.codes >= 0)
         self._domains: dict[tuple[int, int], problem.Ints] = {}
@@ -39,14 +46,16 @@ class State:
         self._near = [[domains.copy() for domains in rule.present] for rule in given.near]
         self._near_any = [int(not rule.first_anywhere) for rule in given.near]
         self._spread = [rule.present.copy() for rule in given.spread]
-        self.places = np.zeros(self._usable.shape, dtype=np.int64)
+        self.places = np.zeros_like(self._barred) if places is None else places.copy()
         """(K, N), how many pods of one kind the node takes, if it takes no others. Rules about the
         order of pods aside, this can only become less."""
-        self._refresh(np.arange(given.free.shape[0]))
+        if places is None:
+            self._refresh(np.arange(given.free.shape[0]))
         self._seats: problem.Ints = self.places.sum(axis=1)
         self.changes: list[problem.Ints] = []
         """Rows that have changed, in order; the same rows again when that is taken back."""
-        self._on: defaultdict[int, list[int]] = defaultdict(list)
+        self.on: defaultdict[int, list[int]] = defaultdict(list)
+        """The kinds of the pods that are placed, by row."""
         self._touched: dict[tuple[int, ...], int] = {}
         self._undo: list[tuple[int, int, problem.Ints, problem.Ints, int]] = []
 
@@ -71,12 +80,31 @@ class State:
         self.placed[kind] += 1
         self.order.append((kind, row))
         self.free[row] -= self.requests[kind]
-        self._on[row].append(kind)
+        self.on[row].append(kind)
         self._liken(row)
         rows = self._bar(kind, row, 1)
         before = self.places[:, rows]
         self._undo.append((kind, row, rows, before, 0))
         self._count(kind, row, 1)
+        self._refresh(rows)
+        self._seats += self.places[:, rows].sum(axis=1) - before.sum(axis=1)
+        self.changes.append(rows)
+
+    def remove(self, kind: int, row: int) -> None:
+        """Remove a pod from its node, whenever it was placed. Nothing can be taken back then."""
+        self._undo.clear()
+        self.left[kind] += 1
+        self.placed[kind] -= 1
+        self.order.remove((kind, row))
+        self.free[row] += self.requests[kind]
+        on = self.on[row]
+        on.remove(kind)
+        if not on:
+            del self.on[row]
+        self._liken(row)
+        rows = self._bar(kind, row, -1)
+        before = self.places[:, rows]
+        self._count(kind, row, -1)
         self._refresh(rows)
         self._seats += self.places[:, rows].sum(axis=1) - before.sum(axis=1)
         self.changes.append(rows)
@@ -96,10 +124,10 @@ class State:
         self.placed[kind] -= 1
         self.order.pop()
         self.free[row] += self.requests[kind]
-        on = self._on[row]
+        on = self.on[row]
         on.pop()
         if not on:
-            del self._on[row]
+            del self.on[row]
         self._liken(row)
         self._bar(kind, row, -1)
         self._count(kind, row, -1)
@@ -114,12 +142,28 @@ class State:
 
     def key(self) -> bytes:
         """Return a digest of what the search depends on; equal if only nodes alike differ."""
-        touched = sorted((self.alike[row], sorted(on)) for row, on in self._on.items())
+        touched = sorted((self.alike[row], sorted(on)) for row, on in self.on.items())
         whole = repr((self.left.tolist(), touched)).encode()
         return hashlib.blake2b(whole, digest_size=DIGEST_BYTES).digest()
 
+    def evicted(self, kind: int, rows: problem.Ints) -> Amounts:
+        """Return what has to be evicted on these nodes (n,) for one more pod of this kind.
+
+        It is a part of what the gang asks for, summed over resources.
+        """
+        given = self.problem
+        assert given.idle is not None
+        # What placed pods ask for is no longer free.
+        idle = given.idle[rows] - (np.maximum(given.free[rows], 0) - self.free[rows])
+        more = np.maximum(self.requests[kind] - np.maximum(idle, 0), 0) * self._asks[kind]
+        amounts: Amounts = (more / self._whole).sum(axis=1)
+        return np.round(amounts, DIGITS)
+
     def candidates(self, kind: int) -> problem.Ints:
-        """Return the rows that take one more pod now, one of each set of nodes that are alike."""
+        """Return the rows that take one more pod now, one of each set of nodes that are alike.
+
+        Of nodes alike it is the one with the best score.
+        """
         rows = np.flatnonzero(self.places[kind] > 0)
         for pool, room in zip(self.problem.pools, self._pools, strict=True):
             if (self.requests[kind] > room)[self._asks[kind]].any():
@@ -132,9 +176,13 @@ class State:
                 rows = rows[self._is_spread(number, spread, rows)]
         if self._unlike:
             return rows
-        # Of equal nodes, the first one is written last.
+        # Of equal nodes, the best one is written last, and of equal scores the first row.
+        scores = self.problem.kinds[kind].scores
+        order = rows[::-1]
+        if scores is not None:
+            order = order[np.argsort(scores[order], kind="stable")]
         first = np.full(len(self.alike) + len(self._touched), -1)
-        first[self._likeness[rows[::-1]]] = rows[::-1]
+        first[self._likeness[order]] = order
         kept: problem.Ints = np.sort(first[first >= 0])
         return kept
 
@@ -187,8 +235,8 @@ class State:
     def _liken(self, row: int) -> None:
         """Keep the likeness of a node whose pods have changed."""
         likeness = self.alike[row]
-        if row in self._on:
-            pods = (likeness, *sorted(self._on[row]))
+        if row in self.on:
+            pods = (likeness, *sorted(self.on[row]))
             likeness = self._touched.setdefault(pods, len(self.alike) + len(self._touched))
         self._likeness[row] = likeness
 
@@ -197,7 +245,7 @@ class State:
         if self._reserved is not None:
             free = np.maximum(free - self._reserved[rows], 0)
         each = np.where(self._asks, free // self._divisor, PLENTY).min(axis=2)
-        each[~self._usable.T[rows] | (self._barred.T[rows] > 0)] = 0
+        each[~self.usable.T[rows] | (self._barred.T[rows] > 0)] = 0
         each[self._alone.T[rows] & (each > 0)] = 1
         self.places[:, rows] = each.T
 
@@ -262,6 +310,7 @@ def _alike(given: problem.Problem) -> list[int]:
     size = given.free.shape[0]
     usable = np.packbits([kind.usable for kind in given.kinds], axis=0).T
     columns = [given.free, usable]
+    columns += [] if given.idle is None else [given.idle]
     columns += [kind.reserved for kind in given.kinds if kind.reserved is not None]
     columns += [pool.rows for pool in given.pools]
     columns += [_by_domain(rule.codes, None) for rule in given.apart]

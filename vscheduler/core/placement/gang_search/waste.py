@@ -8,13 +8,10 @@ another kind are left that they don't fill a node any more.
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from vscheduler.core.placement.gang_search import problem, state
 
-Amounts = NDArray[np.float64]
-DIGITS = 9
-"""Sums of fractions that differ by less are equal."""
+Amounts = state.Amounts
 
 
 @dataclass(slots=True)
@@ -76,7 +73,7 @@ class Waste:
         used = np.minimum(fits, others[kinds]) @ self._requests[kinds]
         # Of what no pod asks for, all is left.
         wasted = np.maximum(rest - used, 0) * self.scale[self._asked]
-        waste: Amounts = np.round(wasted.sum(axis=1), DIGITS)
+        waste: Amounts = np.round(wasted.sum(axis=1), state.DIGITS)
         return waste
 
     def _fits(self, free: problem.Ints, kinds: problem.Ints) -> problem.Ints:

@@ -1,0 +1,96 @@
+"""`python -m tests.benchmarks.core.hidden`: large gangs around a hidden solution; who is placed.
+
+Each gang has 100 to 500 pods. A random placement of them makes the free room of 1,000 nodes, 90 to
+100 % of which it fills. Cycles have the budget of the daemon, and follow each other until the gang
+is bound, or nothing is searched for any more.
+"""
+
+import argparse
+import gc
+import random
+import sys
+import time
+from collections.abc import Sequence
+
+from tests.benchmarks.core import clusters, timing
+from vscheduler.core import cycle
+from vscheduler.core.actions import allocate
+from vscheduler.core.model import snapshot
+from vscheduler.daemon import pacing
+
+NODES = 1000
+CYCLES_MAX = 8
+BUDGET = pacing.Pace().budget
+MILLI = 1000
+
+
+def drawn(chance: random.Random, kinds: int) -> clusters.Cluster:
+    """Draw a gang and nodes that it fills nearly."""
+    sizes = [(chance.randint(2, 16) * 500, chance.randint(1, 16)) for _ in range(kinds)]
+    pods = [chance.choice(sizes) for _ in range(chance.randint(100, 500))]
+    full = chance.uniform(0.9, 1.0)
+    free = [[0, 0] for _ in range(NODES)]
+    for cpu, memory in pods:
+        node = chance.choice(free)
+        node[0], node[1] = node[0] + cpu, node[1] + memory
+    cluster = clusters.Cluster()
+    nodes: list[clusters.Amounts] = [
+        {
+            "cpu": f"{int(cpu / full)}m",
+            "memory": f"{int(memory * 1024 / full)}Mi",
+            "pods": "110",
+        }
+        for cpu, memory in free
+    ]
+    cluster.add_nodes(NODES, nodes)
+    requests = [{"cpu": f"{cpu}m", "memory": f"{memory}Gi"} for cpu, memory in pods]
+    cluster.add(clusters.Gang(name="gang", requests=requests))
+    return cluster
+
+
+def placed(cluster: clusters.Cluster, *, searches: bool) -> tuple[bool, float]:
+    """Return whether the gang is bound, and the thread CPU seconds of the longest cycle."""
+    policy, carried = timing.policy_of("enqueue, allocate"), snapshot.FRESH
+    if not searches:
+        policy = policy.with_argument(allocate.Allocate.name, allocate.SEARCH_STEPS, 0)
+    longest = 0.0
+    for _ in range(CYCLES_MAX):
+        taken = cluster.snapshot(carried)
+        gc.collect()
+        gc.disable()
+        began = time.thread_time()
+        result = cycle.run_cycle(taken, policy, BUDGET)
+        longest = max(longest, time.thread_time() - began)
+        gc.enable()
+        carried = result.carried
+        if result.binds or "searches" not in result.work:
+            return bool(result.binds), longest
+    return False, longest
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the figures."""
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.core.hidden")
+    parser.add_argument("--gangs", type=int, default=20, help="for each number of kinds")
+    parser.add_argument("--kinds", type=int, nargs="*", default=[3, 5, 8, 20])
+    given = parser.parse_args(arguments)
+    sys.stdout.write(
+        "| kinds of pods | gangs | placed pod by pod | with the search | ms at most |\n"
+    )
+    sys.stdout.write("|---|---|---|---|---|\n")
+    for kinds in given.kinds:
+        plain = found = 0
+        longest = 0.0
+        for number in range(given.gangs):
+            cluster = drawn(random.Random(f"hidden/{kinds}/{number}"), kinds)
+            plain += placed(cluster, searches=False)[0]
+            success, seconds = placed(cluster, searches=True)
+            found, longest = found + success, max(longest, seconds)
+        figures = f"| {kinds} | {given.gangs} | {plain} | {found} | {longest * MILLI:.0f} |\n"
+        sys.stdout.write(figures)
+        sys.stdout.flush()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,185 @@
+"""Large gangs: what is found is valid, and a solver for linear programs accepts each proof.
+
+The solver shares no code with the search. A relaxation without whole numbers is enough to prove
+that pods don't fit; where it isn't, the mixed-integer program is solved.
+"""
+
+import random
+from collections import Counter
+
+import numpy as np
+import pytest
+from scipy import optimize, sparse
+
+from vscheduler.core.placement.gang_search import (
+    assignment,
+    attempt,
+    descent,
+    prices,
+    problem,
+    search,
+)
+
+STEPS = 1000
+TIMES = [24, pytest.param(300, marks=pytest.mark.at_length)]
+EVERY = {0: "cpu", 1: "memory", 2: "pods"}
+
+
+def given(
+    sizes: list[tuple[int, int]], counts: list[int], free: list[list[int]]
+) -> problem.Problem:
+    """A problem without selectors: all pods are needed."""
+    room = np.array(free, dtype=np.int64)
+    kinds = tuple(
+        problem.Kind(
+            count=count,
+            request=np.array([*size, 1]),
+            usable=np.asarray((room >= [*size, 1]).all(axis=1)),
+        )
+        for size, count in zip(sizes, counts, strict=True)
+    )
+    every = problem.Requirement(kinds=tuple(range(len(kinds))), least=sum(counts))
+    return problem.Problem(kinds=kinds, free=room, requirements=(every,))
+
+
+def drawn(number: int) -> problem.Problem:
+    """70 to 160 pods of 3 to 6 kinds that fill nodes, to 90 to 106 %."""
+    chance = random.Random(f"large/{number}")
+    sizes = [(chance.randint(2, 16), chance.randint(1, 16)) for _ in range(chance.randint(3, 6))]
+    pods = [chance.choice(sizes) for _ in range(chance.randint(70, 160))]
+    free = [[0, 0, 110] for _ in range(chance.randint(40, 120))]
+    for size in pods:
+        node = chance.choice(free)
+        node[0], node[1] = node[0] + size[0], node[1] + size[1]
+    full = chance.uniform(0.9, 1.06)
+    free = [[int(cpu / full), int(memory / full), slots] for cpu, memory, slots in free]
+    kinds = sorted(set(pods))
+    return given(kinds, [pods.count(each) for each in kinds], free)
+
+
+def is_valid(of: problem.Problem, answer: problem.Found) -> bool:
+    """Whether all pods are placed, and no node has too many."""
+    counts = Counter(kind for kind, _ in answer.places)
+    left = of.free.copy()
+    for kind, row in answer.places:
+        if not of.kinds[kind].usable[row]:
+            return False
+        left[row] -= of.kinds[kind].request
+    wanted = {kind: each.count for kind, each in enumerate(of.kinds)}
+    return counts == wanted and bool((left >= 0).all())
+
+
+def fits(of: problem.Problem, *, whole: bool) -> bool:
+    """Whether the pods fit, by the solver; without `whole`, parts of pods may be placed."""
+    nodes, kinds = len(of.free), len(of.kinds)
+    upper = [each.count * bool(each.usable[row]) for each in of.kinds for row in range(nodes)]
+    rows = [sparse.kron(sparse.eye_array(kinds), np.ones((1, nodes)))]
+    least: list[float] = [each.count for each in of.kinds]
+    most = least.copy()
+    for resource in EVERY:
+        asked = np.array([[each.request[resource] for each in of.kinds]])
+        rows.append(sparse.kron(asked, sparse.eye_array(nodes)))
+        least += [-np.inf] * nodes
+        most += of.free[:, resource].tolist()
+    found = optimize.milp(
+        np.zeros(len(upper)),
+        integrality=np.full(len(upper), int(whole)),
+        bounds=optimize.Bounds(0, upper),
+        constraints=optimize.LinearConstraint(sparse.vstack(rows).tocsr(), least, most),
+        options={"time_limit": 60},
+    )
+    assert found.status in (0, 2), found.message
+    return bool(found.status == 0)
+
+
+@pytest.mark.parametrize("times", TIMES)
+def test_a_solver_accepts_answers_about_large_gangs(times: int) -> None:
+    """Whatever is found is a placement, and whatever is proved impossible is."""
+    answers = Counter[str]()
+    for number in range(times):
+        of, failed = drawn(number), None
+        begun: tuple[tuple[int, int], ...] = ()
+        for _ in range(attempt.CYCLES_MAX):
+            outcome = search.solve(of, STEPS, failed, begun)
+            begun, failed = outcome.begun, ()
+            if not outcome.goes_on:
+                break
+        answers[type(outcome.answer).__name__] += 1
+        if isinstance(outcome.answer, problem.Found):
+            assert is_valid(of, outcome.answer), number
+        if isinstance(outcome.answer, problem.Impossible):
+            assert not fits(of, whole=False) or not fits(of, whole=True), number
+    assert answers["Found"] > times / 5
+    assert answers["Impossible"] > times / 5
+
+
+def test_more_large_pods_than_nodes_of_two_kinds() -> None:
+    """Each node takes one of either kind, though it has cpu for one and a half."""
+    free = [[10, 100, 110] for _ in range(80)]
+    too_many = given([(6, 1), (7, 1)], [41, 40], free)
+    known = prices.Prices(too_many)
+    assert known.are_too_high()
+    assert known.is_complete
+    assert search.solve(too_many, STEPS, ()).answer == problem.Impossible()
+    enough = given([(6, 1), (7, 1)], [40, 40], free)
+    assert not prices.Prices(enough).are_too_high()
+    assert isinstance(search.solve(enough, STEPS).answer, problem.Found)
+
+
+def test_prices_prove_nothing_if_sets_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With single pods only, a node seems to take one pod, where it takes two."""
+    monkeypatch.setattr(prices, "PATTERNS_MAX", 2)
+    of = given([(5, 1), (4, 1)], [40, 40], [[9, 100, 110] for _ in range(40)])
+    known = prices.Prices(of)
+    assert known.are_too_high()
+    assert not known.is_complete
+    assert isinstance(search.solve(of, STEPS, ()).answer, problem.Found)
+
+
+def test_an_assignment_places_no_pod_twice_and_none_without_room() -> None:
+    """Before and after pods are moved."""
+    for number in range(12):
+        of = drawn(number)
+        known = prices.Prices(of)
+        known.are_too_high()
+        placed = assignment.Assignment(known)
+        before = len(placed.places())
+        placed.improve(50)
+        for places in (placed.places(),):
+            left = of.free.copy()
+            for kind, row in places:
+                assert of.kinds[kind].usable[row]
+                left[row] -= of.kinds[kind].request
+            assert (left >= 0).all()
+            counts = Counter(kind for kind, _ in places)
+            assert all(counts[kind] <= each.count for kind, each in enumerate(of.kinds))
+        assert before
+
+
+def test_a_pod_that_finds_no_room_moves_others() -> None:
+    """a: one node only, which b has; b: where c is; c: anywhere. None of them is smaller."""
+    of = given([(4, 4)] * 3, [1, 1, 1], [[4, 4, 110]] * 3)
+    usable = [[True, False, False], [True, True, False], [True, True, True]]
+    kinds = tuple(
+        problem.Kind(count=1, request=each.request, usable=np.array(flags))
+        for each, flags in zip(of.kinds, usable, strict=True)
+    )
+    of = problem.Problem(kinds=kinds, free=of.free, requirements=of.requirements)
+    found = descent.Descent(of, STEPS, [(1, 0), (2, 1)]).run()
+    assert isinstance(found, problem.Found)
+    assert sorted(found.places) == [(0, 0), (1, 1), (2, 2)]
+
+
+def test_a_large_gang_goes_on_where_the_steps_ended() -> None:
+    """As often as it takes; the answer is the same as with steps enough."""
+    of = given([(2, 1), (3, 1)], [60, 60], [[5, 9, 110] for _ in range(60)])
+    whole = search.solve(of, None)
+    begun: tuple[tuple[int, int], ...] = ()
+    for placed in (40, 80):
+        outcome = search.solve(of, 40, () if begun else None, begun)
+        assert outcome.goes_on
+        begun = outcome.begun
+        assert len(begun) == placed
+    last = search.solve(of, 40, (), begun)
+    assert last.answer == whole.answer
+    assert isinstance(last.answer, problem.Found)

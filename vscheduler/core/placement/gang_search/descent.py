@@ -1,0 +1,44 @@
+"""Descent: places a large gang pod by pod, in the order of the search, and never goes back.
+
+Where there is no room, pods that are placed already are moved.
+"""
+
+from collections.abc import Iterable
+
+from vscheduler.core.placement.gang_search import depth_first, problem, repair
+
+
+class Descent(depth_first.Search):
+    """One attempt to place a gang. A step is a pod that is placed."""
+
+    def __init__(
+        self,
+        given: problem.Problem,
+        steps_max: int | None,
+        begun: Iterable[depth_first.Step],
+    ) -> None:
+        """`begun` are pods that an earlier attempt at the same problem has placed."""
+        super().__init__(given, steps_max)
+        for kind, row in begun:
+            self._state.place(kind, row)
+        self._repairs = repair.Repair(self._state, self.wasted.scale)
+
+    def run(self) -> problem.Answer:
+        """Place pods until there are enough, no more can be placed, or the steps are used up."""
+        now = self._state
+        if not now.order and not self._promises(at_root=True):
+            return self._nothing()
+        while not self._is_done():
+            if self._steps_max is not None and self.steps >= self._steps_max:
+                return problem.CutShort(tuple(now.order))
+            self.steps += 1
+            step = next(self._next_steps(), None)
+            if step is None:
+                self.steps += repair.PATH_STEPS
+                if not self._repairs.places(self._scarcest):
+                    return problem.CutShort()
+            elif step[1] == depth_first.GIVE_UP:
+                now.give_up(step[0])
+            else:
+                now.place(*step)
+        return problem.Found(tuple(now.order))

@@ -1,0 +1,114 @@
+"""Prices: chooses for each node which pods it takes together, by a price for each kind of pod.
+
+The Lagrangian relaxation of the assignment of patterns to nodes: each node takes the pods that are
+worth most, and the price of kinds of which too few are taken rises. The result is nearly a solution
+of a large gang. And if at some prices all nodes together can't take what the gang is worth, no
+placement exists (weak duality): a proof that the nodes are too small, also for several kinds.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vscheduler.core.placement.gang_search import problem
+
+PATTERNS_MAX = 4000
+"""So many sets of pods are looked at, the small ones first."""
+CELLS_MAX = 2_000_000
+"""Fewer sets are looked at if these, times the nodes, are more than that."""
+CELLS_A_STEP = 20_000
+"""To look at sets of pods costs a step of a search for so many sets times nodes."""
+ROUNDS = 40
+"""How often prices are adjusted."""
+FIRST_STEP, LATER_STEPS = 0.5, 0.95
+"""By which part prices change in the first round, and how much less in each later one."""
+KEPT = 0.8
+"""How much of the average of earlier rounds is kept when prices are averaged."""
+PAIRS_A_STEP = 400
+"""To adjust prices costs a step of a search for so many pairs of nodes and patterns."""
+EXCESS = 1e-9
+"""Rounding: prices are fractions."""
+
+Amounts = NDArray[np.float64]
+
+
+class Prices:
+    """Prices for the kinds of pods of which all are needed."""
+
+    def __init__(self, given: problem.Problem) -> None:
+        self.requests: problem.Ints = np.array(
+            [kind.request for kind in given.kinds], dtype=np.int64
+        )
+        self.counts: problem.Ints = np.array([kind.count for kind in given.kinds], dtype=np.int64)
+        self.free: problem.Ints = np.maximum(given.free, 0)
+        self._usable = np.array([kind.usable for kind in given.kinds])
+        whole = np.maximum(self.counts @ self.requests, 1)
+        sizes: Amounts = (self.requests / whole).sum(axis=1)
+        self.prices: Amounts = sizes / (sizes @ self.counts)
+        """(K,); all pods together are worth 1."""
+        self.is_complete = True
+        """Whether all sets of pods are looked at that any node takes."""
+        self.patterns = self._enumerated()
+        """(M, K), how many pods of each kind a set has."""
+        rows, self.taken = np.nonzero(self._fits(self.patterns))
+        """For all nodes in turn, the sets that the node takes."""
+        self.rows, self.begins = np.unique(rows, return_index=True)
+        """The nodes that take any set, and where their sets begin in `taken`."""
+        cells = len(self.patterns) * len(self.free)
+        self.steps = 1 + cells // CELLS_A_STEP + len(self.taken) // PAIRS_A_STEP
+        """What it costs to adjust the prices, in steps of a search."""
+
+    def are_too_high(self) -> bool:
+        """Adjust the prices; return whether the nodes can't take what the gang is worth.
+
+        Then no placement exists, if `is_complete`.
+        """
+        prices, change = self.prices, FIRST_STEP
+        for _ in range(ROUNDS if len(self.rows) else 0):
+            worth = (self.patterns @ prices)[self.taken]
+            best = np.maximum.reduceat(worth, self.begins)
+            if best.sum() < 1 - EXCESS:
+                return True
+            chosen = self.taken[self._first_of(worth, best)]
+            short = 1 - self.patterns[chosen].sum(axis=0) / self.counts
+            prices = prices * (1 + change * np.clip(short, -0.5, 0.5))
+            prices /= prices @ self.counts
+            self.prices = KEPT * self.prices + (1 - KEPT) * prices
+            change *= LATER_STEPS
+        return not len(self.rows)
+
+    def _first_of(self, worth: Amounts, best: Amounts) -> problem.Ints:
+        """Return for each row the first place where a pattern is worth most."""
+        sizes = np.diff(np.append(self.begins, len(worth)))
+        places = np.flatnonzero(worth == np.repeat(best, sizes))
+        owners = np.searchsorted(self.begins, places, side="right")
+        return places[np.unique(owners, return_index=True)[1]]
+
+    def _enumerated(self) -> problem.Ints:
+        """Return all sets of pods that some node takes, the small ones first."""
+        kinds = np.arange(len(self.counts))
+        found = [np.zeros((0, kinds.size), dtype=np.int64)]
+        level, last = np.zeros((1, kinds.size), dtype=np.int64), np.zeros(1, dtype=np.int64)
+        most = min(PATTERNS_MAX, CELLS_MAX // max(1, len(self.free)))
+        total = 0
+        while len(level):
+            before, added = np.nonzero(kinds >= last[:, np.newaxis])
+            if total + len(before) > most:
+                self.is_complete = False
+                break
+            level = level[before]
+            level[np.arange(len(level)), added] += 1
+            kept = self._fits(level).any(axis=0) & (level <= self.counts).all(axis=1)
+            level, last = level[kept], added[kept]
+            total += len(level)
+            found.append(level)
+        return np.concatenate(found)
+
+    def _fits(self, patterns: problem.Ints) -> problem.Flags:
+        """Return which nodes take which sets of pods, (N, M)."""
+        asked = patterns @ self.requests
+        fits = (patterns @ ~self._usable).T == 0
+        for column in np.flatnonzero(asked.any(axis=0)).tolist():
+            amounts = asked[:, column]
+            fits &= (amounts <= self.free[:, column, np.newaxis]) | (amounts == 0)
+        flags: problem.Flags = fits
+        return flags
