@@ -231,6 +231,8 @@ class Plugin(Configured):
     victim_role: ClassVar[VictimRole] = VictimRole.ENTITLES
     alike_victims: Sequence[str] = ()
     """Hooks whose answers are equal for similar victims; see docs/plugins.md."""
+    alike_claimants: Sequence[str] = ()
+    """Hooks whose answers don't depend on amounts the claimant requests; see docs/plugins.md."""
     nodes_last: ClassVar[bool] = False
     """Whether `class_nodes` and `queue_nodes` return equal answers in every cycle."""
 
@@ -258,6 +260,12 @@ class Hooks(Protocol):
     def queue_key(self, queue: queues.Queue) -> Key | None:
         """[QueueOrder; first difference over tiers, then creation time, then name] The queue's sort
         key, computed again after each turn of the queue.
+        """
+
+    def queue_path(self, queue: queues.Queue) -> Sequence[Hashable]:
+        """[-; first answer] The nodes of a tree of queues from the root to this queue, if the
+        queue's key begins with two numbers for each node below the root. These numbers change only
+        if something is placed below the node, or together with the root's part of the path.
         """
 
     def job_key(self, state: views.JobState) -> Key | None:

@@ -46,6 +46,7 @@ HOOKS: Mapping[str, Hook] = {
     "class_nodes": Hook("", "enablePredicate", Combine.ALL),
     "queue_nodes": Hook("", "enablePredicate", Combine.ALL),
     "queue_key": Hook("QueueOrder", "enableQueueOrder", Combine.FIRST_DIFFERENCE),
+    "queue_path": Hook("", "enableQueueOrder", Combine.FIRST),
     "job_key": Hook("JobOrder", "enableJobOrder", Combine.FIRST_DIFFERENCE),
     "task_key": Hook("TaskOrder", "enableTaskOrder", Combine.FIRST_DIFFERENCE),
     "job_valid": Hook("JobValid", None, Combine.FIRST, closed=True),

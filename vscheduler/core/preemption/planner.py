@@ -16,6 +16,7 @@ from vscheduler.core.placement import nominated_pods
 from vscheduler.core.placement.gang_search import attempt
 from vscheduler.core.preemption import (
     cheapest_nodes,
+    claim_bounds,
     nominations,
     preemptors,
     relocations,
@@ -70,6 +71,10 @@ class Planner:
         """Seconds for which resources are reserved for the replacements of moved pods."""
         self._failed: set[Hashable] = set()
         """Likenesses of jobs that found no victims since the last successful plan."""
+        self._has_failed = False
+        """Whether a search was in vain since the last successful plan."""
+        self._bounds: dict[str, claim_bounds.ClaimBounds] = {}
+        """By claimant's queue, since the last successful plan."""
         self._only_moving: set[Hashable] = set()
         """Queues and similar pods for which no victims exist except pods that can be moved: evicted
         although their queue is within its share, because their replacements fit elsewhere. Such an
@@ -90,6 +95,19 @@ class Planner:
         likeness = preemptor.likeness(session)
         if likeness in self._failed:
             return False
+        if not self._is_excluded(queue, preemptor, scope):
+            if self._attempt(queue, preemptor, scope):
+                return True
+            self._has_failed = True
+        if likeness is not None:
+            self._failed.add(likeness)
+        return False
+
+    def _attempt(
+        self, queue: queues.Queue, preemptor: preemptors.Preemptor, scope: victims.Scope
+    ) -> bool:
+        """Try one kind of plan after the other."""
+        session = self.session
         gangs = (False,) if self.whole_gangs is victims.WholeGangs.NEVER else (False, True)
         pods = (queue.name, nominated_pods.alike(session, preemptor.tasks[0]))
         # Mild plans first: moving pods of queues within their shares is tried only if a search
@@ -108,9 +126,25 @@ class Planner:
                         return True
                     if tried.might_move:
                         self._only_moving.add(pods)
-        if likeness is not None:
-            self._failed.add(likeness)
         return False
+
+    def _is_excluded(
+        self, queue: queues.Queue, preemptor: preemptors.Preemptor, scope: victims.Scope
+    ) -> bool:
+        """Whether the bounds exclude every plan for the job.
+
+        Bounds are computed once a search was in vain; until then, jobs may well find victims.
+        Without searches, nothing would ask for a cycle after the pause of a node.
+        """
+        if not self._has_failed or self.hook != "reclaimable" or self.session.snapshot.refused:
+            return False
+        bounds = self._bounds.get(queue.name)
+        if bounds is None:
+            whole = self.whole_gangs is not victims.WholeGangs.NEVER
+            pool = self._pool(queue, scope, whole=whole, moving=False)
+            bounds = claim_bounds.ClaimBounds(self.session, self._kept.columns, pool)
+            self._bounds[queue.name] = bounds
+        return bounds.exclude(preemptor)
 
     def _pool(
         self, queue: queues.Queue, scope: victims.Scope, *, whole: bool, moving: bool
@@ -153,6 +187,8 @@ class Planner:
         self.session.reasons.forget(preemptor.state.job.id)
         preemptor.drop(tried.placed)
         self._failed.clear()
+        self._bounds.clear()
+        self._has_failed = False
         return True
 
     def is_futile(self, preemptor: preemptors.Preemptor) -> bool:

@@ -177,9 +177,12 @@ class VictimColumns:
     def most(self, queues: Collection[str]) -> NDArray[np.int64]:
         """Return what evictions could free at most, (N, R), if the pods of these queues went."""
         chosen = np.array([name in queues for name in self.queue_names], dtype=np.bool_)
-        wanted = chosen[self.queues] & self.pods.preemptable
-        amounts = self.requests[self.pods.class_numbers] * wanted[:, None]
-        sums = np.zeros((len(wanted) + 1, amounts.shape[1]), dtype=np.int64)
+        return self.freed_by(chosen[self.queues] & self.pods.preemptable)
+
+    def freed_by(self, leaving: Flags) -> NDArray[np.int64]:
+        """Return what these pods (P,) hold on each node, (N, R)."""
+        amounts = self.requests[self.pods.class_numbers] * leaving[:, None]
+        sums = np.zeros((len(leaving) + 1, amounts.shape[1]), dtype=np.int64)
         np.cumsum(amounts, axis=0, out=sums[1:])
         total: NDArray[np.int64] = sums[self.pods.bounds[1:]] - sums[self.pods.bounds[:-1]]
         return total

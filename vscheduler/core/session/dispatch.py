@@ -78,6 +78,8 @@ class Call:
     """The types of valid answers."""
     alike: bool
     """Whether answers are equal for similar victims."""
+    any_amounts: bool
+    """Whether answers are equal for claimants of a queue that request the same resources."""
 
 
 class Dispatch:
@@ -100,10 +102,13 @@ class Dispatch:
             found: dict[str, list[Call]] = {}
             for setting, plugin in tier:
                 name, role = setting.plugin.name, setting.plugin.victim_role
-                alike = plugin.alike_victims if isinstance(plugin, contracts.Plugin) else ()
+                opened = isinstance(plugin, contracts.Plugin)
+                alike = plugin.alike_victims if opened else ()
+                any_amounts = plugin.alike_claimants if opened else ()
                 for hook in setting.answers:
                     types = ANSWER_TYPES.get(hook, ANYTHING)
-                    call = Call(name, getattr(plugin, hook), role, types, hook in alike)
+                    flags = hook in alike, hook in any_amounts
+                    call = Call(name, getattr(plugin, hook), role, types, *flags)
                     found.setdefault(hook, []).append(call)
             for hook, calls in found.items():
                 self._tiers[hook].append(calls)
@@ -127,6 +132,10 @@ class Dispatch:
     def asks(self, hook: str) -> bool:
         """Whether any plugin defines the hook."""
         return bool(self._calls[hook])
+
+    def plugins(self, hook: str) -> list[str]:
+        """Return the names of the plugins that define the hook."""
+        return [call.plugin for call in self._calls[hook]]
 
     def all_agree(self, hook: str, *subject: object) -> bool:
         """Whether no plugin says no.
@@ -227,11 +236,17 @@ class Dispatch:
                 return [] if self.evictions_off else left
         return []
 
-    def may_be_entitled(self, hook: str, claimant: jobs.Task, victim: jobs.Task) -> bool:
-        """Whether `entitled` could name any pod similar to this one: False is certain."""
+    def may_be_entitled(
+        self, hook: str, claimant: jobs.Task, victim: jobs.Task, *, any_amounts: bool = False
+    ) -> bool:
+        """Whether `entitled` could name any pod similar to this one: False is certain.
+
+        With `any_amounts`, on behalf of any pod of the claimant's queue with other amounts of the
+        same resources.
+        """
         for tier in self._tiers[hook]:
             calls = [call for call in tier if call.role is contracts.VictimRole.ENTITLES]
-            alike = [call for call in calls if call.alike]
+            alike = [call for call in calls if call.alike and (call.any_amounts or not any_amounts)]
             answers = [self._victims(call, hook, claimant, (victim,)) for call in alike]
             if any(answer is not None and not answer for answer in answers):
                 return False
