@@ -291,7 +291,6 @@ class Tree:
         self._flat = flat
         self._depth = max((len(stands.path) for stands in places.values()), default=0) + (not flat)
         self._wanted: Mask = self._used < total
-        self._states = itertools.count(1)
         self._state = 0
         """A number for the resources that are left."""
         self._before: list[tuple[TreeNode, Result]] | None = None
@@ -309,7 +308,7 @@ class Tree:
         wanted = self._used < self._total.amounts
         if wanted.tobytes() != self._wanted.tobytes():  # several times as fast as array_equal
             self._wanted = wanted
-            self._state = next(self._states)
+            self._state += 1
             for each in self._queue_nodes.values():
                 self._change(each)
 
@@ -352,9 +351,7 @@ class Tree:
         return (*place, *[0.0] * missing) if missing else place
 
     def path(self, queue: str) -> tuple[Hashable, ...]:
-        """Return the nodes that the key of a queue has numbers for, after a number that is another
-        one once all keys may have changed.
-        """
+        """Return a number that changes when all keys may, and the nodes of the queue's key."""
         path = self._path(queue)
         return (self._state, *(path[:-1] if self._flat else path))
 

@@ -8,7 +8,6 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from types import NoneType
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
@@ -21,25 +20,6 @@ Answer = TypeVar("Answer")
 
 ABSTAINS: tuple[float, ...] = ()
 """The sort key of an abstaining plugin: less than all other keys, and equal to itself."""
-
-
-ANSWER_TYPES: Mapping[str, tuple[type, ...]] = {
-    **dict.fromkeys(
-        ("job_ready", "job_pipelined", "job_starving", "overused", "allocatable", "preemptive"),
-        (bool, np.bool_, NoneType),
-    ),
-    **dict.fromkeys(("preemptable", "reclaimable", "shuffle_victims"), (tuple, list, NoneType)),
-    "share_after": (decisions.ShareAfter, NoneType),
-    "job_enqueueable": (bool, np.bool_, decisions.AdmissionFailure, NoneType),
-    "job_valid": (decisions.Reason, NoneType),
-    "shortages": (tuple, list),
-    "queue_limits": (tuple, list, NoneType),
-    "entitlements": (Mapping, NoneType),
-    "usages": (Mapping, NoneType),
-}
-"""The types of valid answers, for hooks whose wrong answers nothing else would notice."""
-
-ANYTHING = (object,)
 
 
 class PluginFailedError(Exception):
@@ -59,6 +39,9 @@ class Unopened:
 
     The plugin itself isn't used any more, since its state may be incomplete.
     """
+
+    alike_victims: Sequence[str] = ()
+    alike_claimants: Sequence[str] = ()
 
     def __getattr__(self, hook: str) -> Callable[..., NoReturn]:
         def fail(*_: object) -> NoReturn:
@@ -102,11 +85,9 @@ class Dispatch:
             found: dict[str, list[Call]] = {}
             for setting, plugin in tier:
                 name, role = setting.plugin.name, setting.plugin.victim_role
-                opened = isinstance(plugin, contracts.Plugin)
-                alike = plugin.alike_victims if opened else ()
-                any_amounts = plugin.alike_claimants if opened else ()
+                alike, any_amounts = plugin.alike_victims, plugin.alike_claimants
                 for hook in setting.answers:
-                    types = ANSWER_TYPES.get(hook, ANYTHING)
+                    types = hooks.ANSWER_TYPES.get(hook, hooks.ANYTHING)
                     flags = hook in alike, hook in any_amounts
                     call = Call(name, getattr(plugin, hook), role, types, *flags)
                     found.setdefault(hook, []).append(call)
