@@ -85,7 +85,7 @@ RECIPES = {
     recipe.name: recipe
     for recipe in (
         Recipe(name="etcd", module="etcd", package="go.etcd.io/etcd/server/v3"),
-        Recipe(name="kwok", module="kwok", package="sigs.k8s.io/kwok/cmd/kwok"),
+        Recipe(name="kwok", module="kubernetes", package="sigs.k8s.io/kwok/cmd/kwok"),
         _kubernetes("kube-apiserver"),
         _kubernetes("kube-controller-manager"),
         _kubernetes("kubectl"),

@@ -59,6 +59,7 @@ def cases(scale: float = 1.0) -> Iterator[Case]:
     for waiting in map(size, (2500, 5000, 10_000)):
         yield from _without_room(size(1000), waiting)
         yield _classes_without_room(size(500), waiting)
+        yield _classes_without_room(size(500), waiting, lent=True)
     for wanted in map(size, (250, 500, 1000)):
         yield from _evicting(size(1000), wanted)
     for nodes in map(size, (1000, 2000, 4000)):
@@ -117,15 +118,18 @@ def _without_room(nodes: int, waiting: int) -> Iterator[Case]:
     )
 
 
-def _classes_without_room(nodes: int, waiting: int) -> Case:
-    """Every fifth waiting job asks for something else, and then a gang comes that fits."""
-    name = "classes without room, a gang comes"
+def _classes_without_room(nodes: int, waiting: int, *, lent: bool = False) -> Case:
+    """Every fifth waiting job asks for something else, and then a gang comes that fits.
+
+    With `lent`, another queue holds the pods that are there, in a gang that is too large to go.
+    """
+    name = "classes without room, a gang comes" + ", two queues" * lent
     late = clusters.Gang(name="late", requests=[clusters.POD] * 2)
     return Case(
         name=name,
         nodes=nodes,
         pods=waiting,
-        build=partial(without_room, nodes, waiting, max(1, waiting // 5)),
+        build=partial(without_room, nodes, waiting, max(1, waiting // 5), lent=lent),
         change=lambda cluster: cluster.add(late),
         bound=2,
         series=(f"{name}, by pods",),
@@ -206,11 +210,14 @@ def all_bound(nodes: int) -> clusters.Cluster:
     return cluster
 
 
-def without_room(nodes: int, waiting: int, classes: int = 1) -> clusters.Cluster:
+def without_room(
+    nodes: int, waiting: int, classes: int = 1, *, lent: bool = False
+) -> clusters.Cluster:
     """Nodes that are half full, and jobs of one pod that needs more than the other half."""
-    cluster = clusters.Cluster()
+    queue = "lender" if lent else "default"
+    cluster = clusters.Cluster(sorted({"default", queue}))
     places = cluster.add_nodes(nodes)
-    cluster.add(clusters.Gang(name="there", requests=[HALF] * nodes, nodes=places))
+    cluster.add(clusters.Gang(name="there", requests=[HALF] * nodes, nodes=places, queue=queue))
     for number in range(waiting):
         request = {**MORE, "memory": f"{1024 + number % classes}Mi"}
         cluster.add(clusters.Gang(name=f"gang-{number:05}", requests=[request]))

@@ -13,8 +13,6 @@ from vscheduler.core.model import decisions
 SMALL, MIDDLE, LARGE = 200, 400, 800
 """Nodes; pods, queues, pools and groups grow with them."""
 EXPONENT_MAX = 1.1
-TREE_EXPONENT_MAX = 1.7
-"""For the queue tree of plugin drf: each turn compares all waiting queues (docs/benchmarks.md)."""
 PER_POD_MAX = 500
 """Calls for each pod on the largest cluster, where most pods are alike; at most 436, and fewer with
 twice the nodes. On smaller clusters, where a class of pods is given a large part of the nodes, all
@@ -27,6 +25,7 @@ STEPS_MAX = {
     "500 queues with node pools": 2.1,
     "500 queues with node groups": 2.1,
     "1,000 queues in a tree, capacity": 2.01,
+    "1,000 queues in a tree, drf": 2.1,
     "an In-list of 1,000 values each": 2.1,
 }
 """How many calls the second step adds at most, relative to the first one. It is 2 where calls grow
@@ -70,6 +69,6 @@ def test_calls_grow_with_the_cluster(kind: str) -> None:
         assert large <= PER_POD_MAX * rich.gangs_of(LARGE) * rich.GANG
         return
     exponent = math.log(large / small) / math.log(LARGE / SMALL)
-    assert exponent <= (TREE_EXPONENT_MAX if "drf" in kind else EXPONENT_MAX), (small, large)
+    assert exponent <= EXPONENT_MAX, (small, large)
     if kind in STEPS_MAX:
         assert large - middle <= STEPS_MAX[kind] * (middle - small), (small, middle, large)

@@ -104,18 +104,16 @@ def _take_turns(
     lines. As room becomes scarce, jobs without any leave the lines, to be reported after the turns.
     """
     lines, later = line_up
-    waiting: ordering.Line[queues.Queue] = ordering.Line()
     key = functools.partial(ordering.queue_key, session.dispatch)
     # Keys of queues grow with allocations; in a tree of the plugin drf they may shrink, too.
-    shrink = session.policy.has_tree("drf")
-    leave = waiting.leave_smallest if shrink else waiting.leave_as_things_stand
+    waiting = ordering.queue_line(session.dispatch, shrinks=session.policy.has_tree("drf"))
     for name in lines:
         queue = session.queues[name]
         waiting.join(key(queue), queue)
     in_vain, spent = 0, False
     while waiting and not spent:
         session.spend("turns", TURN_COST)
-        queue = leave(key)
+        queue = waiting.next()
         line = lines[queue.name]
         if later is not None:
             _defer(session, line, later, queue.name)

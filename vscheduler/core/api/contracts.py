@@ -230,7 +230,8 @@ class Plugin(Configured):
 
     victim_role: ClassVar[VictimRole] = VictimRole.ENTITLES
     alike_victims: Sequence[str] = ()
-    """Hooks whose answers are equal for similar victims; see docs/plugins.md."""
+    alike_claimants: Sequence[str] = ()
+    """Hooks whose answers are equal for similar victims, or claimants; see docs/plugins.md."""
     nodes_last: ClassVar[bool] = False
     """Whether `class_nodes` and `queue_nodes` return equal answers in every cycle."""
 
@@ -256,9 +257,10 @@ class Hooks(Protocol):
         """[-; all masks] Like `class_nodes`, for pods of this queue and of any class."""
 
     def queue_key(self, queue: queues.Queue) -> Key | None:
-        """[QueueOrder; first difference over tiers, then creation time, then name] The queue's sort
-        key, computed again after each turn of the queue.
-        """
+        """[QueueOrder; first difference, then age and name] The sort key, again after each turn."""
+
+    def queue_path(self, queue: queues.Queue) -> Sequence[Hashable]:
+        """[-; first answer] The path of a queue in a tree of queues; see docs/plugins.md."""
 
     def job_key(self, state: views.JobState) -> Key | None:
         """[JobOrder; first difference, then creation time, then id] The job's sort key, computed

@@ -7,11 +7,13 @@ Dispatch.each calls these functions, and treats a ValueError like any failure of
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from types import NoneType
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vscheduler.core.api import contracts
+from vscheduler.core.model import decisions
 
 
 class Combine(StrEnum):
@@ -46,6 +48,7 @@ HOOKS: Mapping[str, Hook] = {
     "class_nodes": Hook("", "enablePredicate", Combine.ALL),
     "queue_nodes": Hook("", "enablePredicate", Combine.ALL),
     "queue_key": Hook("QueueOrder", "enableQueueOrder", Combine.FIRST_DIFFERENCE),
+    "queue_path": Hook("", "enableQueueOrder", Combine.FIRST),
     "job_key": Hook("JobOrder", "enableJobOrder", Combine.FIRST_DIFFERENCE),
     "task_key": Hook("TaskOrder", "enableTaskOrder", Combine.FIRST_DIFFERENCE),
     "job_valid": Hook("JobValid", None, Combine.FIRST, closed=True),
@@ -76,6 +79,25 @@ HOOKS: Mapping[str, Hook] = {
     "usages": Hook("", None, Combine.LAST),
 }
 """All hooks."""
+
+ANSWER_TYPES: Mapping[str, tuple[type, ...]] = {
+    **dict.fromkeys(
+        ("job_ready", "job_pipelined", "job_starving", "overused", "allocatable", "preemptive"),
+        (bool, np.bool_, NoneType),
+    ),
+    **dict.fromkeys(("preemptable", "reclaimable", "shuffle_victims"), (tuple, list, NoneType)),
+    "share_after": (decisions.ShareAfter, NoneType),
+    "job_enqueueable": (bool, np.bool_, decisions.AdmissionFailure, NoneType),
+    "job_valid": (decisions.Reason, NoneType),
+    "shortages": (tuple, list),
+    "queue_limits": (tuple, list, NoneType),
+    "entitlements": (Mapping, NoneType),
+    "usages": (Mapping, NoneType),
+}
+"""The types of valid answers, for hooks whose wrong answers nothing else would notice."""
+
+ANYTHING = (object,)
+"""What any other hook may answer."""
 
 
 def verdicts(

@@ -12,7 +12,7 @@ with the same path share a node, as in Volcano, and the older queue comes first.
 """
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -291,6 +291,8 @@ class Tree:
         self._flat = flat
         self._depth = max((len(stands.path) for stands in places.values()), default=0) + (not flat)
         self._wanted: Mask = self._used < total
+        self._state = 0
+        """A number for the resources that are left."""
         self._before: list[tuple[TreeNode, Result]] | None = None
         """In a trial, the results of nodes that became stale."""
 
@@ -306,6 +308,7 @@ class Tree:
         wanted = self._used < self._total.amounts
         if wanted.tobytes() != self._wanted.tobytes():  # several times as fast as array_equal
             self._wanted = wanted
+            self._state += 1
             for each in self._queue_nodes.values():
                 self._change(each)
 
@@ -346,6 +349,11 @@ class Tree:
         place = () if node is None else node.place
         missing = 2 * self._depth - len(place)
         return (*place, *[0.0] * missing) if missing else place
+
+    def path(self, queue: str) -> tuple[Hashable, ...]:
+        """Return a number that changes when all keys may, and the nodes of the queue's key."""
+        path = self._path(queue)
+        return (self._state, *(path[:-1] if self._flat else path))
 
     def shares(self, queue: str, other: str) -> tuple[SharePair, SharePair]:
         """Return the weighted shares of the two nodes at which the paths of both queues part.

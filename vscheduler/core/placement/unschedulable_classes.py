@@ -122,10 +122,10 @@ class FreeRoom:
 
     def _suffices(self, queue: str, pod_class: jobs.PodClass, request: resources.Vector) -> bool:
         """Whether any node has enough free resources."""
-        if _exceeds(request, self._most):
+        if exceeds(request, self._most):
             return False
         free, most = self._usable(queue, pod_class)
-        if _exceeds(request, most):
+        if exceeds(request, most):
             return False
         self._session.spend("classes", len(free) // NODES_PER_UNIT)
         return bool(resources.fits(request, free).any())
@@ -153,7 +153,7 @@ class FreeRoom:
         return self._by_domain[domain]
 
 
-def _exceeds(request: resources.Vector, most: resources.Vector) -> bool:
+def exceeds(request: resources.Vector, most: resources.Vector) -> bool:
     """Whether the request (R,) is larger than the most of any requested resource, (R,)."""
     return bool(((request > most) & (request > 0)).any())
 

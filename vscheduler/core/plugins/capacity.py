@@ -74,6 +74,7 @@ class Capacity(contracts.Plugin):
     """The class that counts victims while they are chosen."""
 
     alike_victims = ("reclaimable",)
+    alike_claimants = ("reclaimable",)
 
     def open(self, session: contracts.Session) -> None:
         """Keep the session; everything else needs the total, which is known in `start`."""

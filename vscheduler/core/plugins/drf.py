@@ -5,7 +5,7 @@ the job. With enableHierarchy, queues in a tree have shares as well.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from typing import ClassVar
 
 from vscheduler.core.api import contracts, views
@@ -48,6 +48,7 @@ class Drf(contracts.Plugin):
         self._requests: dict[jobs.PodClass, list[tuple[int, int]]] = {}
         if "enableHierarchy" not in self.flags:  # both abstain
             self.alike_victims = ("reclaimable", "share_after")
+            self.alike_claimants = ("reclaimable",)
 
     def start(self) -> None:
         """Read the total, of which shares are fractions."""
@@ -58,6 +59,10 @@ class Drf(contracts.Plugin):
     def queue_key(self, queue: queues.Queue) -> contracts.Key | None:
         """Return unsaturated queues before saturated queues, then the smaller share first."""
         return None if self._tree is None else self._tree.key(queue.name)
+
+    def queue_path(self, queue: queues.Queue) -> Sequence[Hashable]:
+        """Return the nodes of the tree that the queue's key has numbers for."""
+        return () if self._tree is None else self._tree.path(queue.name)
 
     def job_key(self, state: views.JobState) -> contracts.Key:
         """Return the dominant share, with pod slots as a resource (Volcano: drf updateShare)."""

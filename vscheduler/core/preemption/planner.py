@@ -15,6 +15,7 @@ from vscheduler.core.placement import nominated_pods
 from vscheduler.core.placement.gang_search import attempt
 from vscheduler.core.preemption import (
     cheapest_nodes,
+    claim_bounds,
     nominations,
     preemptors,
     relocations,
@@ -69,6 +70,10 @@ class Planner:
         """Seconds for which resources are reserved for the replacements of moved pods."""
         self._failed: set[Hashable] = set()
         """Likenesses of jobs that found no victims since the last successful plan."""
+        self._has_failed = False
+        """Whether a search was in vain since the last successful plan."""
+        self._bounds: dict[str, claim_bounds.ClaimBounds] = {}
+        """By claimant's queue, since the last successful plan."""
         self._only_moving: set[Hashable] = set()
         """Queues and similar pods for which no victims exist except pods that can be moved: evicted
         although their queue is within its share, because their replacements fit elsewhere. Such an
@@ -89,8 +94,10 @@ class Planner:
         likeness = preemptor.likeness(session)
         if likeness in self._failed:
             return False
-        if self._finds_a_plan(queue, preemptor, scope):
-            return True
+        if not self._is_excluded(queue, preemptor, scope):
+            if self._finds_a_plan(queue, preemptor, scope):
+                return True
+            self._has_failed = True
         if likeness is not None:
             self._failed.add(likeness)
         return False
@@ -134,6 +141,24 @@ class Planner:
             tried = kind(self.session, trial, preemptor, pool, self.action, self._kept)
             return None if self._carry_out(tried, trial, preemptor) else tried
 
+    def _is_excluded(
+        self, queue: queues.Queue, preemptor: preemptors.Preemptor, scope: victims.Scope
+    ) -> bool:
+        """Whether the bounds exclude every plan for the job.
+
+        Bounds are computed once a search was in vain; until then, jobs may well find victims.
+        Without searches, nothing would ask for a cycle after the pause of a node.
+        """
+        if not self._has_failed or self.hook != "reclaimable" or self.session.snapshot.refused:
+            return False
+        bounds = self._bounds.get(queue.name)
+        if bounds is None:
+            whole = self.whole_gangs is not victims.WholeGangs.NEVER
+            pool = self._pool(queue, scope, whole=whole, moving=False)
+            bounds = claim_bounds.ClaimBounds(self.session, self._kept.columns, pool)
+            self._bounds[queue.name] = bounds
+        return bounds.exclude(preemptor)
+
     def _pool(
         self, queue: queues.Queue, scope: victims.Scope, *, whole: bool, moving: bool
     ) -> victims.VictimCandidates:
@@ -175,6 +200,8 @@ class Planner:
         self.session.reasons.forget(preemptor.state.job.id)
         preemptor.drop(tried.placed)
         self._failed.clear()
+        self._bounds.clear()
+        self._has_failed = False
         return True
 
     def is_futile(self, preemptor: preemptors.Preemptor) -> bool:

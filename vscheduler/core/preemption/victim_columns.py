@@ -174,10 +174,15 @@ class VictimColumns:
             self._amounts[key] = self.requests[:, used][self.pods.class_numbers]
         return self._amounts[key]
 
-    def sums(self, chosen: Flags) -> Rows:
-        """Return what evicting the chosen pods (P,) would free on each node, (N, R)."""
-        amounts = self.requests[self.pods.class_numbers] * chosen[:, None]
-        sums = np.zeros((len(chosen) + 1, amounts.shape[1]), dtype=np.int64)
+    def most(self, queues: Collection[str]) -> NDArray[np.int64]:
+        """Return what evictions could free at most, (N, R), if the pods of these queues went."""
+        chosen = np.array([name in queues for name in self.queue_names], dtype=np.bool_)
+        return self.freed_by(chosen[self.queues] & self.pods.preemptable)
+
+    def freed_by(self, leaving: Flags) -> NDArray[np.int64]:
+        """Return what these pods (P,) hold on each node, (N, R)."""
+        amounts = self.requests[self.pods.class_numbers] * leaving[:, None]
+        sums = np.zeros((len(leaving) + 1, amounts.shape[1]), dtype=np.int64)
         np.cumsum(amounts, axis=0, out=sums[1:])
         total: Rows = sums[self.pods.bounds[1:]] - sums[self.pods.bounds[:-1]]
         return total

@@ -106,7 +106,7 @@ class WholeGangSearch(search.VictimSearch):
             if asking:
                 evictable = [self._evictable_for(task) for task in claiming.values()]
                 chosen = np.any(evictable, axis=0)
-            most = columns.sums(chosen)
+            most = columns.freed_by(chosen)
             able = {kind for kind, task in claiming.items() if self._may_fit(task, most)}
             if not chosen.any() or sum(kind in able for kind in kinds) < len(needed):
                 return None

@@ -8,7 +8,6 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from types import NoneType
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
@@ -21,25 +20,6 @@ Answer = TypeVar("Answer")
 
 ABSTAINS: tuple[float, ...] = ()
 """The sort key of an abstaining plugin: less than all other keys, and equal to itself."""
-
-
-ANSWER_TYPES: Mapping[str, tuple[type, ...]] = {
-    **dict.fromkeys(
-        ("job_ready", "job_pipelined", "job_starving", "overused", "allocatable", "preemptive"),
-        (bool, np.bool_, NoneType),
-    ),
-    **dict.fromkeys(("preemptable", "reclaimable", "shuffle_victims"), (tuple, list, NoneType)),
-    "share_after": (decisions.ShareAfter, NoneType),
-    "job_enqueueable": (bool, np.bool_, decisions.AdmissionFailure, NoneType),
-    "job_valid": (decisions.Reason, NoneType),
-    "shortages": (tuple, list),
-    "queue_limits": (tuple, list, NoneType),
-    "entitlements": (Mapping, NoneType),
-    "usages": (Mapping, NoneType),
-}
-"""The types of valid answers, for hooks whose wrong answers nothing else would notice."""
-
-ANYTHING = (object,)
 
 
 class PluginFailedError(Exception):
@@ -60,6 +40,9 @@ class Unopened:
     The plugin itself isn't used any more, since its state may be incomplete.
     """
 
+    alike_victims: Sequence[str] = ()
+    alike_claimants: Sequence[str] = ()
+
     def __getattr__(self, hook: str) -> Callable[..., NoReturn]:
         def fail(*_: object) -> NoReturn:
             raise RuntimeError(f"{hook} was called on a plugin that failed to open")
@@ -78,6 +61,8 @@ class Call:
     """The types of valid answers."""
     alike: bool
     """Whether answers are equal for similar victims."""
+    any_amounts: bool
+    """Whether answers are equal for claimants of a queue that request the same resources."""
 
 
 class Dispatch:
@@ -100,10 +85,11 @@ class Dispatch:
             found: dict[str, list[Call]] = {}
             for setting, plugin in tier:
                 name, role = setting.plugin.name, setting.plugin.victim_role
-                alike = plugin.alike_victims if isinstance(plugin, contracts.Plugin) else ()
+                alike, any_amounts = plugin.alike_victims, plugin.alike_claimants
                 for hook in setting.answers:
-                    types = ANSWER_TYPES.get(hook, ANYTHING)
-                    call = Call(name, getattr(plugin, hook), role, types, hook in alike)
+                    types = hooks.ANSWER_TYPES.get(hook, hooks.ANYTHING)
+                    flags = hook in alike, hook in any_amounts
+                    call = Call(name, getattr(plugin, hook), role, types, *flags)
                     found.setdefault(hook, []).append(call)
             for hook, calls in found.items():
                 self._tiers[hook].append(calls)
@@ -127,6 +113,10 @@ class Dispatch:
     def asks(self, hook: str) -> bool:
         """Whether any plugin defines the hook."""
         return bool(self._calls[hook])
+
+    def plugins(self, hook: str) -> list[str]:
+        """Return the names of the plugins that define the hook."""
+        return [call.plugin for call in self._calls[hook]]
 
     def all_agree(self, hook: str, *subject: object) -> bool:
         """Whether no plugin says no.
@@ -227,11 +217,17 @@ class Dispatch:
                 return [] if self.evictions_off else left
         return []
 
-    def may_be_entitled(self, hook: str, claimant: jobs.Task, victim: jobs.Task) -> bool:
-        """Whether `entitled` could name any pod similar to this one: False is certain."""
+    def may_be_entitled(
+        self, hook: str, claimant: jobs.Task, victim: jobs.Task, *, any_amounts: bool = False
+    ) -> bool:
+        """Whether `entitled` could name any pod similar to this one: False is certain.
+
+        With `any_amounts`, on behalf of any pod of the claimant's queue with other amounts of the
+        same resources.
+        """
         for tier in self._tiers[hook]:
             calls = [call for call in tier if call.role is contracts.VictimRole.ENTITLES]
-            alike = [call for call in calls if call.alike]
+            alike = [call for call in calls if call.alike and (call.any_amounts or not any_amounts)]
             answers = [self._victims(call, hook, claimant, (victim,)) for call in alike]
             if any(answer is not None and not answer for answer in answers):
                 return False

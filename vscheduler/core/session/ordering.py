@@ -1,8 +1,8 @@
 """Ordering of queues, jobs and tasks. Every order is total, so that decisions are deterministic."""
 
 import heapq
-from collections.abc import Callable, Iterable
-from typing import Generic, TypeVar
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from vscheduler.core.model import jobs, queues
 from vscheduler.core.session import dispatch, job_state
@@ -10,6 +10,12 @@ from vscheduler.core.session import dispatch, job_state
 Item = TypeVar("Item")
 
 SortKey = tuple[object, ...]
+
+Suffix: TypeAlias = tuple[Any, ...]
+"""A queue's sort key without the numbers of the nodes above a node."""
+
+NUMBERS = 2
+"""How many numbers in the key of a queue belong to each node of the queue's path."""
 
 
 class Line(Generic[Item]):
@@ -74,6 +80,149 @@ class Line(Generic[Item]):
     def rest(self) -> Iterable[Item]:
         """Iterate over the remaining items, in no particular order."""
         return (item for _, item in self._heap)
+
+
+class QueueLine(Protocol):
+    """The queues that wait for a turn, first of all the queue with the smallest current key."""
+
+    def __len__(self) -> int:
+        """Return how many queues wait."""
+
+    def join(self, key: SortKey, item: queues.Queue) -> None:
+        """Add a queue, always after its turn."""
+
+    def next(self) -> queues.Queue:
+        """Remove and return the first queue."""
+
+
+class GrowingKeys(Line[queues.Queue]):
+    """Queues whose keys only grow while others wait."""
+
+    def __init__(self, key: Callable[[queues.Queue], SortKey]) -> None:
+        super().__init__()
+        self._key = key
+
+    def next(self) -> queues.Queue:
+        """Remove and return the first queue."""
+        return self.leave_as_things_stand(self._key)
+
+
+class ChangingKeys(GrowingKeys):
+    """Queues whose keys may change in any way while others wait."""
+
+    def next(self) -> queues.Queue:
+        """Remove and return the first queue."""
+        return self.leave_smallest(self._key)
+
+
+class _Node:
+    """The children of a node of the tree below which queues wait, by their smallest suffix."""
+
+    __slots__ = ("_heap", "_known", "numbers")
+
+    def __init__(self) -> None:
+        self.numbers: tuple[float, ...] = ()
+        """The node's own numbers in the keys of all queues below."""
+        self._heap: list[tuple[Suffix, Hashable]] = []
+        self._known: dict[Hashable, Suffix] = {}
+
+    def put(self, child: Hashable, suffix: Suffix | None) -> None:
+        """Replace the smallest suffix below a child; None if no queue is left there."""
+        if suffix is None:
+            del self._known[child]
+        else:
+            self._known[child] = suffix
+            heapq.heappush(self._heap, (suffix, child))
+
+    def first(self) -> tuple[Suffix, Hashable] | None:
+        """Return the smallest suffix and its child."""
+        heap = self._heap
+        while heap and self._known.get(heap[0][1]) is not heap[0][0]:
+            heapq.heappop(heap)
+        return heap[0] if heap else None
+
+
+class TreeLine:
+    """Queues of a tree, in the order of their keys, where a turn changes keys along one path only.
+
+    The numbers of a node precede all keys below, so a turn changes the keys of many queues, but the
+    order below other nodes stays. Each node keeps its children in order, and a turn costs about as
+    much as the path is long.
+    """
+
+    def __init__(
+        self,
+        key: Callable[[queues.Queue], SortKey],
+        path: Callable[[queues.Queue], Sequence[Hashable]],
+    ) -> None:
+        """`path` is the hook `queue_path` of the only plugin with a `queue_key`."""
+        self._key, self._path = key, path
+        self._state: Hashable = None
+        self._queues: dict[str, queues.Queue] = {}
+        self._nodes: dict[tuple[Hashable, ...], _Node] = {}
+
+    def __len__(self) -> int:
+        return len(self._queues)
+
+    def join(self, key: SortKey, item: queues.Queue) -> None:
+        """Add a queue, always after its turn."""
+        self._queues[item.name] = item
+        state, *path = self._path(item)
+        if state != self._state:  # any key may have changed
+            self._state = state
+            self._nodes.clear()
+            for each in self._queues.values():
+                self._add(self._key(each), each.name, self._path(each)[1:])
+        else:
+            self._add(key, item.name, path)
+
+    def next(self) -> queues.Queue:
+        """Remove and return the first queue."""
+        path: tuple[Hashable, ...] = ()
+        while True:
+            first = self._nodes[path].first()
+            assert first is not None, "some queue waits"
+            child = first[1]
+            if isinstance(child, str):
+                break
+            path = (*path, child)
+        self._nodes[path].put(child, None)
+        self._pass_on(path)
+        return self._queues.pop(child)
+
+    def _add(self, key: SortKey, name: str, path: Sequence[Hashable]) -> None:
+        """Add a queue below the last node of its path."""
+        numbers, *rest = key
+        assert isinstance(numbers, tuple)
+        for depth in range(len(path) + 1):
+            node = self._nodes.setdefault(tuple(path[:depth]), _Node())
+            node.numbers = numbers[(depth - 1) * NUMBERS : depth * NUMBERS] if depth else ()
+        node.put(name, (numbers[len(path) * NUMBERS :], *rest))
+        self._pass_on(tuple(path))
+
+    def _pass_on(self, path: tuple[Hashable, ...]) -> None:
+        """Tell the nodes of a path, from below, what comes first below them."""
+        for depth in range(len(path), 0, -1):
+            node = self._nodes[path[:depth]]
+            first = node.first()
+            suffix = None
+            if first is not None:
+                numbers, *rest = first[0]
+                suffix = ((*node.numbers, *numbers), *rest)
+            self._nodes[path[: depth - 1]].put(path[depth - 1], suffix)
+
+
+def queue_line(dispatch: dispatch.Dispatch, *, shrinks: bool) -> QueueLine:
+    """Return an empty line of queues. `shrinks` says that keys may shrink while queues wait."""
+
+    def key(queue: queues.Queue) -> SortKey:
+        return queue_key(dispatch, queue)
+
+    if not shrinks:
+        return GrowingKeys(key)
+    if dispatch.plugins("queue_key") == dispatch.plugins("queue_path") != []:
+        return TreeLine(key, lambda queue: dispatch.first("queue_path", None, queue) or (None,))
+    return ChangingKeys(key)
 
 
 class Descending:

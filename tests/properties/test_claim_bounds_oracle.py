@@ -1,0 +1,116 @@
+"""Jobs for which bounds exclude all evictions, against a search for victims for each of them."""
+
+import pytest
+from hypothesis import given, strategies
+
+from tests import pictures, running
+from tests.properties import clusters, test_cheapest_nodes_oracle
+from vscheduler.core.model import queues
+from vscheduler.core.preemption import claim_bounds, planner, preemptors, victims
+
+TREES = test_cheapest_nodes_oracle.TREES
+TIERS = test_cheapest_nodes_oracle.TIERS
+
+
+class Checked:
+    """Searches for victims all the same, and counts the jobs that the bounds had excluded."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.excluded = self.left = 0
+        self._is_excluded = False
+        plan, exclude = planner.Planner.plan, claim_bounds.ClaimBounds.exclude
+        asked = planner.Planner._is_excluded
+
+        def checked_plan(
+            of: planner.Planner,
+            queue: queues.Queue,
+            preemptor: preemptors.Preemptor,
+            scope: victims.Scope,
+        ) -> bool:
+            self._is_excluded = False
+            found = plan(of, queue, preemptor, scope)
+            assert not (found and self._is_excluded), preemptor.state.job.id
+            return found
+
+        def always_asked(of: planner.Planner, *arguments: object) -> bool:
+            of._has_failed = True  # bounds hold before the first search in vain, too
+            return asked(of, *arguments)  # type: ignore[arg-type]  # as they are
+
+        def noted(of: claim_bounds.ClaimBounds, preemptor: preemptors.Preemptor) -> bool:
+            self._is_excluded = exclude(of, preemptor)
+            self.excluded += self._is_excluded
+            self.left += not self._is_excluded
+            return False
+
+        patch.setattr(planner.Planner, "plan", checked_plan)
+        patch.setattr(planner.Planner, "_is_excluded", always_asked)
+        patch.setattr(claim_bounds.ClaimBounds, "exclude", noted)
+
+
+@pytest.mark.parametrize("tree", TREES, ids=TIERS)
+def test_no_search_finds_victims_that_bounds_exclude(tree: running.Tree) -> None:
+    """Whatever is excluded would have been searched for in vain."""
+    with pytest.MonkeyPatch.context() as patch:
+        checked = Checked(patch)
+
+        @clusters.bounded(10)
+        @given(strategies.integers(0, 2**32))
+        def lived(seed: int) -> None:
+            test_cheapest_nodes_oracle.live(seed, tree)
+
+        lived()
+    assert checked.excluded
+    assert checked.left
+
+
+@pytest.mark.at_length
+@pytest.mark.parametrize("tree", TREES, ids=TIERS)
+def test_bounds_of_hundreds_of_contested_clusters(tree: running.Tree) -> None:
+    """The same for many more."""
+    with pytest.MonkeyPatch.context() as patch:
+        checked = Checked(patch)
+        assert sum(test_cheapest_nodes_oracle.live(seed, tree) for seed in range(250))
+    assert checked.excluded
+
+
+RECLAIM = {**TREES[0], "actions": "enqueue, allocate, reclaim"}
+
+
+def searches(classes: int, held: str) -> int:
+    """Return how many jobs are searched victims for, if each asks for other amounts in vain."""
+    lines = [f"node n{row} cpu=8 memory=99" for row in range(4)]
+    lines += ["queue poor", "queue rich", f"job rich/big {held}"]
+    lines += [f"job poor/j{number} min=1 cpu=6 memory={number + 1}" for number in range(classes)]
+    picture = "\n".join(f"{line} -" if "poor/j" in line else line for line in lines)
+    result = running.run(pictures.documents(picture), RECLAIM)
+    assert not result.evicts
+    return result.work["claims"]
+
+
+@pytest.mark.parametrize(
+    "held",
+    [
+        "min=8 cpu=3 n0 n0 n1 n1 n2 n2 n3 n3",  # a gang that is too large to go whole
+        "min=1 cpu=2 n0 n1 n2 n3 n0 n1 n2 n3",  # no more than the share of its queue
+    ],
+)
+def test_the_number_of_searches_does_not_grow_with_the_classes(held: str) -> None:
+    """Classes share the bounds: only the first job in vain is searched victims for."""
+    assert searches(20, held) == searches(5, held) > 0
+
+
+SURPLUS = """
+    node n0 cpu=8
+    node n1 cpu=8
+    queue poor queue rich
+    job rich/gang min=2 cpu=2 n0 n0 n0 n0 n1 n1 n1 n1
+    job poor/huge min=1 cpu=9 -
+    job poor/fits min=1 cpu=3 -
+    """
+
+
+def test_a_class_that_evictions_help_is_searched_for_after_one_in_vain() -> None:
+    """The first job is larger than every node; pods above their minimum make room for the next."""
+    result = running.run(pictures.documents(SURPLUS), RECLAIM)
+    assert [evict.beneficiary for evict in result.evicts] == ["default/fits"] * len(result.evicts)
+    assert result.evicts
