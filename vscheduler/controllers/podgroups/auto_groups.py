@@ -12,15 +12,12 @@ from typing import Any
 from vscheduler.controllers.podgroups import group_terms
 from vscheduler.core.model import resources
 from vscheduler.mirror.decode import events, fields
-from vscheduler.mirror.translate import pods, translation
+from vscheduler.mirror.translate import group_names, pods, translation
 
 Body = dict[str, Any]
 """An object, or a patch, as plain JSON data."""
 
 API_VERSION = "scheduling.volcano.sh/v1beta1"
-PREFIX = "podgroup-"
-"""Name prefix of automatic PodGroups, Volcano's and ours."""
-
 MANAGED_BY = "app.kubernetes.io/managed-by"
 MANAGER = "vscheduler"
 """Label and value that mark our PodGroups, as opposed to PodGroups of users and of Volcano."""
@@ -78,19 +75,12 @@ class Member:
     """Seconds since the epoch."""
 
 
-def group_name(member: Member) -> str:
-    """Return the name of a pod's automatic PodGroup, made from the UID of its controller or of the
-    pod.
-
-    Volcano: helpers.GeneratePodgroupName. A recreated owner has a new UID, so its pods get a new
-    PodGroup.
-    """
-    return automatic_name(member.owner.uid if member.owner is not None else member.uid)
-
-
-def automatic_name(uid: str) -> str:
-    """Return the name of the automatic PodGroup of the controller, or bare pod, with this UID."""
-    return f"{PREFIX}{uid}"
+def group_name(member: Member, scheduler: str) -> str:
+    """Return the name of a new automatic PodGroup for a pod of this scheduler."""
+    owner = member.owner
+    if owner is None:
+        return group_names.automatic(member.name, member.uid, scheduler)
+    return group_names.automatic(owner.name, owner.uid, scheduler)
 
 
 def representative(members: Iterable[Member]) -> Member:
@@ -106,13 +96,15 @@ def wanted(
     member: Member,
     owner: Owner | None,
     *,
+    name: str,
     scheduler: str,
     default_queue: str,
     inherit_owner_annotations: bool,
 ) -> Body:
     """Return the manifest of the PodGroup that the pod should have.
 
-    `owner` is the pod's controller, if readable. `scheduler` is the pod's scheduler name.
+    `owner` is the pod's controller, if readable. `name` is the name of the PodGroup, `scheduler`
+    the pod's scheduler name.
     `default_queue` comes from the namespace's annotation (group_terms.QUEUE), else from the daemon.
     Without `inherit_owner_annotations` all annotations of the owner are ignored, min-member
     included, as in Volcano. `problems` returns unusable annotations.
@@ -135,7 +127,7 @@ def wanted(
         "kind": "PodGroup",
         "metadata": {
             "namespace": member.namespace,
-            "name": group_name(member),
+            "name": name,
             "labels": {**group_terms.labels(member.labels), MANAGED_BY: MANAGER},
             "annotations": {
                 **terms.annotations(),
@@ -190,11 +182,11 @@ def change(stored: Mapping[str, Any], wanted: Body) -> Body | None:
     }
 
 
-def attachment(member: Member) -> Body:
+def attachment(member: Member, group: str) -> Body:
     """Return the merge patch that puts this very pod, checked by UID, into its automatic
     PodGroup.
     """
-    return {"metadata": {"uid": member.uid, "annotations": {pods.GROUPS[0]: group_name(member)}}}
+    return {"metadata": {"uid": member.uid, "annotations": {pods.GROUPS[0]: group}}}
 
 
 def owner(body: Mapping[str, Any]) -> Owner:

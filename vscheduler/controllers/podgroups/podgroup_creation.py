@@ -134,7 +134,7 @@ class PodGroupCreator:
         async def join(member: auto_groups.Member) -> None:
             key = f"{member.namespace}/{member.name}"
             with self._notes.failures.contained("join", key, subject_of(member)):
-                if await self._join(member):
+                if await self._join(member, owned.name):
                     resolved.append(member.uid)
 
         await group_reading.each(join, owned.joining)
@@ -150,6 +150,7 @@ class PodGroupCreator:
         return auto_groups.wanted(
             owned.representative,
             owner,
+            name=owned.name,
             scheduler=owned.scheduler,
             default_queue=owned.default_queue,
             inherit_owner_annotations=self._inherit,
@@ -249,11 +250,11 @@ class PodGroupCreator:
                 return
             group = await self._reader.group(owned.namespace, owned.name)
 
-    async def _join(self, member: auto_groups.Member) -> bool:
+    async def _join(self, member: auto_groups.Member, group: str) -> bool:
         """Put a pod into its group; return whether the pod is resolved."""
         path = paths.PODS.at(member.name, member.namespace)
         try:
-            await self._api.patch(path, auto_groups.attachment(member))
+            await self._api.patch(path, auto_groups.attachment(member, group))
         except ports.RefusedError as error:
             key = f"{member.namespace}/{member.name}"
             if error.trouble not in GONE:

@@ -7,8 +7,10 @@ import pytest
 
 from vscheduler.controllers.podgroups import auto_groups, group_terms
 from vscheduler.controllers.podgroups.group_terms import MIN_MEMBER, MIN_RESOURCES, QUEUE
+from vscheduler.mirror.translate import group_names
 
 REF = auto_groups.OwnerRef(api_version="apps/v1", kind="ReplicaSet", name="web", uid="r1")
+NAME = group_names.short("web", "r1")
 JOB = auto_groups.OwnerRef(api_version="batch/v1", kind="Job", name="train", uid="j1")
 
 
@@ -42,7 +44,12 @@ def wanted(
 ) -> auto_groups.Body:
     """The manifest of its group."""
     return auto_groups.wanted(
-        pod, of, scheduler="vscheduler", default_queue="default", inherit_owner_annotations=inherit
+        pod,
+        of,
+        name=auto_groups.group_name(pod, "vscheduler"),
+        scheduler="vscheduler",
+        default_queue="default",
+        inherit_owner_annotations=inherit,
     )
 
 
@@ -67,7 +74,7 @@ def test_the_whole_manifest() -> None:
         "kind": "PodGroup",
         "metadata": {
             "namespace": "lab",
-            "name": "podgroup-r1",
+            "name": NAME,
             "labels": {"app.kubernetes.io/managed-by": "vscheduler"},
             "annotations": {
                 "scheduling.volcano.sh/scheduler-name": "vscheduler",
@@ -98,7 +105,7 @@ def test_the_whole_manifest() -> None:
 def test_a_bare_pod_has_a_group_of_its_own() -> None:
     """It owns it, and is alone in it, whatever it says."""
     body = wanted(member(owner=None, annotations={MIN_MEMBER: "3"}), None)
-    assert body["metadata"]["name"] == "podgroup-p1"
+    assert body["metadata"]["name"].startswith("web-1-")
     assert body["metadata"]["ownerReferences"][0]["kind"] == "Pod"
     assert body["metadata"]["ownerReferences"][0]["uid"] == "p1"
     assert body["spec"]["minMember"] == 1
@@ -300,8 +307,8 @@ def test_what_a_user_edited_stays_beside_what_follows() -> None:
 
 def test_a_pod_is_attached_by_its_uid() -> None:
     """Another one of its name isn't meant."""
-    assert auto_groups.attachment(member()) == {
-        "metadata": {"uid": "p1", "annotations": {"scheduling.k8s.io/group-name": "podgroup-r1"}}
+    assert auto_groups.attachment(member(), "mine") == {
+        "metadata": {"uid": "p1", "annotations": {"scheduling.k8s.io/group-name": "mine"}}
     }
 
 

@@ -46,8 +46,8 @@ async def test_bare_pods_have_one_each_and_others_pods_none() -> None:
             made.server.change(f"{group_api.PODS}/{name}", rest)
         await group_api.until(lambda: made.counted["attach", "done"] == 2)
         await made.rest()
-        assert sorted(made.groups()) == ["podgroup-pod-bare", "podgroup-pod-gated"]
-        assert made.group_of("bare") == "podgroup-pod-bare"
+        assert sorted(made.groups()) == sorted(map(group_api.name_of_bare, ("bare", "gated")))
+        assert made.group_of("bare") == group_api.name_of_bare("bare")
         assert [made.group_of(name) for name in ("other", "done", "leaving", "early")] == [
             None,
             None,
@@ -74,7 +74,7 @@ async def test_a_pod_that_cant_be_used_has_a_group_as_well_which_says_so() -> No
         await group_api.until(lambda: made.counted["attach", "done"] == 3)
         await made.rest()
         name = group_api.name_of(owner)
-        assert sorted(made.groups()) == ["podgroup-pod-bare", name]
+        assert sorted(made.groups()) == sorted([group_api.name_of_bare("bare"), name])
         assert [made.group_of(pod) for pod in ("a", "z", "placed")] == [name, name, None]
         assert made.groups()[name]["spec"]["minResources"]["cpu"] == "1"
 
