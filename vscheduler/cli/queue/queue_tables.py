@@ -175,12 +175,12 @@ def block(queue: Figures, groups: Sequence[Group] | None, style: Style) -> list[
     ]
     made += ["", *table(_figure_rows(queue), style.paint)]
     for scheduler, sentence in queue.sentences:
-        made += ["", *_wrapped(f"{scheduler}: {sentence}", style, indent="")]
+        made += ["", *wrapped(f"{scheduler}: {sentence}", style, indent="")]
     if groups:
         made += ["", "Waiting:"]
         for each in groups[:WAITING_MAX]:
             line = f"{each.key} ({_age(each.created, style.now)}): {each.waits_because}"
-            made += _wrapped(line, style, indent=GAP)
+            made += wrapped(line, style, indent=GAP)
         if len(groups) > WAITING_MAX:
             made.append(f"{GAP}and {len(groups) - WAITING_MAX} more")
     return made
@@ -220,7 +220,7 @@ def tree(shown: Sequence[Figures], style: Style) -> list[str]:
         rows = [_tree_row(name, by_name[name], names, style) for name in problems]
         made += table(rows, style.paint)
         sentences = dict.fromkeys(wording.queue_problem(each) for each in problems.values())
-        made += [line for each in sentences for line in _wrapped(each, style, indent="")]
+        made += [line for each in sentences for line in wrapped(each, style, indent="")]
     return made
 
 
@@ -302,7 +302,7 @@ def _age(created: float, now: float) -> str:
     return queue_figures.age(now - created) if created else ABSENT
 
 
-def _wrapped(text: str, style: Style, *, indent: str) -> list[str]:
+def wrapped(text: str, style: Style, *, indent: str) -> list[str]:
     """Return the text wrapped to the terminal's width; a single line for files."""
     if style.width is None:
         return [indent + text]
