@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from vscheduler.cli import output, screen
 from vscheduler.cli.job import documents, job_figures, job_tables, placing
 from vscheduler.cli.queue import queue_tables, queue_watch
+from vscheduler.cli.queue.cluster_client import CLASSES
+from vscheduler.mirror import phrases
 
 PROGRAMS = ("json", "yaml", "name")
 INDENT = 4
@@ -79,8 +81,8 @@ def notes(seen: placing.Seen) -> list[str]:
     """Return what is left out because the user may not read it."""
     if not seen.left_out:
         return []
-    kinds = ", ".join(f"{kind}s" for kind in seen.left_out)
-    what = f"places are approximate: you may not list {kinds} of the whole cluster"
+    kinds = phrases.listed([CLASSES[kind].endpoint for kind in seen.left_out])
+    what = f"places are approximate: you may not list {kinds} in the whole cluster"
     return [f"{what}; docs/permissions.md tells what it takes"]
 
 
