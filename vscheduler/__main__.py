@@ -18,6 +18,16 @@ def main() -> None:
     cli.vscheduler(prog_name="kubectl vscheduler" if plugin else "vscheduler")
 
 
+def complete() -> None:
+    """Print suggestions for kubectl, which calls `kubectl_complete-vscheduler` with the words after
+    `kubectl vscheduler`; the last one is incomplete.
+    """
+    open_standard_streams()
+    from vscheduler.cli import kubectl_completion  # noqa: PLC0415 - imports may open files
+
+    kubectl_completion.suggest(sys.argv[1:])
+
+
 def open_standard_streams() -> None:
     """Open /dev/null for stdin, stdout and stderr where the parent process closed them.
 

@@ -1,10 +1,14 @@
 """Shell completion: what a shell is told after TAB."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 from click import shell_completion
 
 from tests.unit.cli import job_objects
-from vscheduler.cli import main
+from vscheduler.cli import kubectl_completion, main
 from vscheduler.cli.queue import cluster_client
 from vscheduler.cli.queue.cluster_client import Kind
 
@@ -45,6 +49,27 @@ def suggested(*words: str) -> list[str]:
 def test_names_are_completed(words: list[str], found: list[str]) -> None:
     """Commands, queues and jobs."""
     assert suggested(*words) == found
+
+
+@pytest.mark.usefixtures("source")
+def test_kubectl_is_told_in_its_own_format(capsys: pytest.CaptureFixture[str]) -> None:
+    """A name per line; then that files are of no use here."""
+    kubectl_completion.suggest(["queue", "get", ""])
+    assert capsys.readouterr().out == "lab\nshop\n:4\n"
+    kubectl_completion.suggest([])
+    assert "job\n" in capsys.readouterr().out
+
+
+def test_the_shell_gets_its_script() -> None:
+    """The documented line defines a completion for `vscheduler`."""
+    done = subprocess.run(
+        [sys.executable, "-m", "vscheduler"],
+        env={**os.environ, "_VSCHEDULER_COMPLETE": "zsh_source"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "compdef _vscheduler_completion vscheduler" in done.stdout
 
 
 def test_whoever_may_read_nothing_gets_no_suggestions(source: job_objects.Fake) -> None:
