@@ -1,4 +1,4 @@
-"""What a tenant may do with the usual role `edit`, which manifests/ extends, and what it may not."""
+"""What a tenant may do with the usual role `edit`, which manifests/ extends, and what not."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

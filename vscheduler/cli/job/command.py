@@ -301,13 +301,27 @@ def _chosen(
         meant = [each for each in every if workloads.matches(wanted, each.names)]
         found.update({each.key: each for each in meant})
         if not meant:
-            where = f" in namespace {namespace}" if namespace is not None else ""
-            near = workloads.similar(wanted, (name for each in every for name in each.names))
-            hint = f"; did you mean {' or '.join(near)}?" if near else ""
-            missing += explained.without_group(wanted, alone) or [
-                f"there is no job {name}{where}{hint}"
-            ]
+            why = explained.without_group(wanted, alone)
+            missing += why or [_not_there(wanted, name, seen, namespace)]
     return list(found.values()), missing
+
+
+def _not_there(
+    wanted: workloads.Workload, name: str, seen: placing.Seen, namespace: str | None
+) -> str:
+    """Return that there is no such job, and what may be meant."""
+    groups, pods = seen.objects.get(Kind.POD_GROUP, ()), seen.objects.get(Kind.POD)
+    every = job_figures.jobs_of(groups, pods, placing.NO_PLACES)
+    inside = [each for each in every if namespace in {None, each.namespace}]
+    others = {each.namespace for each in every if workloads.matches(wanted, each.names)}
+    near = workloads.similar(wanted, (each for job in inside for each in job.names))
+    where = f" in namespace {namespace}" if namespace is not None else ""
+    hint = ""
+    if others:
+        hint = f"; namespace {' and '.join(sorted(others))} has one"
+    elif near:
+        hint = f"; did you mean {' or '.join(near)}?"
+    return f"there is no job {name}{where}{hint}"
 
 
 def _group_key(pod: cluster_client.Object) -> str:

@@ -8,7 +8,7 @@ from vscheduler.cli.queue import queue_figures, queue_tables
 from vscheduler.cli.queue.queue_tables import ABSENT, Row, Style
 from vscheduler.mirror import phrases
 
-REASON_MAX = 48
+REASON_MAX = 60
 """Characters of a reason in a table; `-o wide` shows the whole sentence."""
 
 

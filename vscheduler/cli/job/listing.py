@@ -38,7 +38,8 @@ class Listing:
             lines = job_tables.listed(found, suited, namespaces=self.namespaces)
             screen.say(*lines[0 if self.headers else 1 :], painted=True)
         else:
-            screen.say("No jobs found.", err=True)
+            hint = "" if self.namespaces else " in this namespace; -A shows all namespaces"
+            screen.say(f"No jobs found{hint}.", err=True)
         self._say_notes(seen)
 
     def again(self, found: Sequence[job_figures.Job], seen: placing.Seen) -> None:

@@ -87,7 +87,9 @@ def test_wide_and_without_titles(run: Run) -> None:
     assert first.split()[:2] == ["default", "job/train"]
     assert first.endswith(MESSAGE)
     assert " big " in first
-    assert run("list", "-n", "other").stderr == "No jobs found.\n"
+    hint = "No jobs found in this namespace; -A shows all namespaces.\n"
+    assert run("list", "-n", "other").stderr == hint
+    assert run("list", "-A", "--queue=none").stderr == "No jobs found.\n"
 
 
 def test_documents(run: Run) -> None:
@@ -159,6 +161,12 @@ def test_a_job_that_is_not_there(run: Run, verb: str) -> None:
     assert done.exit_code == 1
     assert "there is no job job/trian in namespace default; did you mean job/train?" in done.stderr
     assert "podgroup/runs" in done.stdout
+
+
+def test_a_job_of_another_namespace_is_pointed_at(run: Run) -> None:
+    """As far as the user may read it."""
+    done = run("why", "train", "-n", "other")
+    assert done.stderr == "there is no job train in namespace other; namespace default has one\n"
 
 
 @pytest.mark.parametrize(
