@@ -225,7 +225,9 @@ def test_tables_show_whose_a_podgroup_is_and_why_it_waits(api: client.Client, ke
 
 def shown(api: client.Client, path: str, priority: int) -> dict[str, Any]:
     """The cells of the only row that have this priority, but for names and ages."""
-    table = api.ask("GET", path, headers=TABLE).body
+    answer = api.ask("GET", path, headers=TABLE)
+    assert answer.status == 200, answer.text
+    table = answer.body
     (row,) = table["rows"]
     return {
         column["name"]: cell

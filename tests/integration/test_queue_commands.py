@@ -20,7 +20,7 @@ DEFINITION = (
     "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/podgroups.scheduling.volcano.sh"
 )
 PATIENCE_SECONDS = 40.0
-WHY = "25 of 75 usable CPU: weight 1 of 3"
+WHY = "25 of 75 usable CPU: weight 1 of 3 that want more"
 FIGURES = {
     "allocated": {"cpu": "24", "memory": "96Gi"},
     "deserved": {"cpu": "25", "memory": "100Gi"},

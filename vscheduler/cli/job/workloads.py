@@ -112,7 +112,7 @@ def similar(wanted: Workload, names: Iterable[Workload]) -> list[str]:
     known = sorted({str(each) for each in names})
     text = str(wanted) if wanted.kind else wanted.name
     by_name = {(each if wanted.kind else each.partition("/")[2]): each for each in known}
-    near = difflib.get_close_matches(text, sorted(by_name), n=SIMILAR_MAX, cutoff=0.7)
+    near = difflib.get_close_matches(text, sorted(by_name), n=SIMILAR_MAX, cutoff=0.6)
     return [by_name[each] for each in near]
 
 

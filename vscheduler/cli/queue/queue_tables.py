@@ -105,7 +105,14 @@ def list_rows(shown: Sequence[Figures], style: Style) -> list[Row]:
     """Return a row per queue; `24/25` is allocated/deserved."""
     names = queue_figures.named(shown)
     parents = any(each.parent for each in shown)
-    return [_row(each, names, style, parents=parents) for each in shown]
+    rows: list[Row] = []
+    for each in shown:
+        rows.append(_row(each, names, style, parents=parents))
+        for part in each.schedulers:
+            own = {"NAME": f"{each.name} ({part.scheduler})", "SHARE": queue_figures.share(part)}
+            own |= {name.upper(): _part_pair(name, part) for name in names}
+            rows.append(dict.fromkeys(rows[-1], "") | own)
+    return rows
 
 
 def _row(queue: Figures, names: Sequence[str], style: Style, *, parents: bool) -> Row:
@@ -174,6 +181,10 @@ def block(queue: Figures, groups: Sequence[Group] | None, style: Style) -> list[
         for title, cell in about.items()
     ]
     made += ["", *table(_figure_rows(queue), style.paint)]
+    for part in queue.schedulers:
+        pairs = [f"{_part_pair(name, part)} {name}" for name in queue_figures.named([queue])]
+        line = f"{part.scheduler} has, of what it gives: {', '.join(pairs)}"
+        made += ["", *wrapped(f"{line}; share {queue_figures.share(part)}", style, indent="")]
     for scheduler, sentence in queue.sentences:
         made += ["", *wrapped(f"{scheduler}: {sentence}", style, indent="")]
     if groups:
@@ -190,7 +201,7 @@ def _figure_rows(queue: Figures) -> list[Row]:
     names = queue_figures.named([queue])
     held = {
         "Allocated": queue.allocated,
-        "Deserved": queue.deserved,
+        "Deserved": {} if queue.schedulers else queue.deserved,
         "Request": queue.request,
     }
     limits = {
@@ -263,10 +274,15 @@ def _tree_row(label: str, queue: Figures | None, names: Sequence[str], style: St
 
 
 def pair(resource: str, queue: Figures) -> str:
-    """Return `24/25`: allocated/deserved."""
+    """Return `24/25`: allocated/deserved; `24/-` if each scheduler has its own figures."""
     held = queue_figures.amount(resource, queue.allocated)
-    deserved = queue_figures.amount(resource, queue.deserved)
+    deserved = queue_figures.amount(resource, {} if queue.schedulers else queue.deserved)
     return ABSENT if held == deserved == ABSENT else f"{held}/{deserved}"
+
+
+def _part_pair(resource: str, part: queue_figures.Part) -> str:
+    held = queue_figures.amount(resource, part.allocated)
+    return f"{held}/{queue_figures.amount(resource, part.deserved)}"
 
 
 def _pairs(queue: Figures, names: Sequence[str]) -> list[str]:
@@ -276,8 +292,8 @@ def _pairs(queue: Figures, names: Sequence[str]) -> list[str]:
 
 
 def share(queue: Figures) -> str:
-    """Return the queue's share, with two decimals."""
-    return ABSENT if queue.share is None else f"{queue.share:.2f}"
+    """Return the queue's share with its resource: `0.96 cpu`; `-` if each scheduler has its own."""
+    return ABSENT if queue.schedulers else queue_figures.share(queue)
 
 
 def assigned(amounts: Mapping[str, str]) -> str:
