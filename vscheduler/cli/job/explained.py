@@ -27,6 +27,8 @@ def lines(
     made.append(f"PodGroup {job.name}, queue {job.queue}: {job_tables.pods_sentence(job)}")
     if job.waits:
         made += ["", *_wrapped([_reason(job)], style)]
+    if job.unreadable:
+        made += ["", *_wrapped([f"Annotations can't be read: {job.unreadable}"], style)]
     made += _wrapped(_own_words(job), style)
     place = job_tables.place_sentence(job)
     if place:

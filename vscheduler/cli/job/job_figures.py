@@ -9,6 +9,7 @@ from vscheduler.cli import screen
 from vscheduler.cli.job import workloads
 from vscheduler.cli.queue import queue_figures
 from vscheduler.core.model import jobs, queues
+from vscheduler.mirror import statuses
 from vscheduler.simulator import waiting_line
 
 Object = Mapping[str, Any]
@@ -61,6 +62,8 @@ class Job:
     """The reason for waiting in one word."""
     message: str
     """The reason for waiting in a sentence."""
+    unreadable: str
+    """What annotations of the workload can't be read."""
     scheduler: str
     place: waiting_line.Place | None
     """None unless the job waits, and where its place isn't known."""
@@ -139,6 +142,7 @@ def _job(group: Object, pods: list[Object] | None, key: str, places: Places) -> 
         admitted=changed if scheduled.get("status") == "True" else 0.0,
         reason=told.get("reason", ""),
         message=told.get("message", ""),
+        unreadable=(conditions.get(statuses.ANNOTATIONS) or {}).get("message", ""),
         scheduler=schedulers.most_common(1)[0][0] if schedulers else annotated,
         place=places.found.get(key) if waits else None,
         approximate=places.approximate,

@@ -108,11 +108,10 @@ def matches(wanted: Workload, names: Iterable[Workload]) -> bool:
 
 
 def similar(wanted: Workload, names: Iterable[Workload]) -> list[str]:
-    """Return names that may be meant."""
-    known = sorted({str(each) for each in names})
-    text = str(wanted) if wanted.kind else wanted.name
-    by_name = {(each if wanted.kind else each.partition("/")[2]): each for each in known}
-    near = difflib.get_close_matches(text, sorted(by_name), n=SIMILAR_MAX, cutoff=0.6)
+    """Return names that may be meant, of the wanted kind where a name has several."""
+    known = sorted(set(names), key=lambda each: (each.kind == wanted.kind, each))
+    by_name = {each.name: str(each) for each in known}
+    near = difflib.get_close_matches(wanted.name, sorted(by_name), n=SIMILAR_MAX, cutoff=0.6)
     return [by_name[each] for each in near]
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from vscheduler.controllers.podgroups import group_terms
 from vscheduler.core.model import resources
+from vscheduler.mirror import statuses
 from vscheduler.mirror.decode import events, fields
 from vscheduler.mirror.translate import group_names, pods, translation
 
@@ -24,6 +25,9 @@ MANAGER = "vscheduler"
 
 WRITTEN = "vscheduler.io/written"
 """Annotation: the spec fields that we wrote last, to detect edits by users."""
+
+MESSAGE_MAX = 1024
+"""Of the condition about annotations: their values may be long."""
 
 COUNTED = ("minMember", "minResources")
 """Fields that follow the owner after the PodGroup was created."""
@@ -122,6 +126,7 @@ def wanted(
     if topology is not None:
         spec["networkTopology"] = topology
     counted = {name: spec[name] for name in COUNTED}
+    conditions = _conditions(terms.problems)
     return {
         "apiVersion": API_VERSION,
         "kind": "PodGroup",
@@ -137,6 +142,7 @@ def wanted(
             "ownerReferences": [_reference(member)],
         },
         "spec": spec,
+        **({"status": {"conditions": conditions}} if conditions else {}),
     }
 
 
@@ -151,12 +157,28 @@ def problems(
     return tuple(terms.problems)
 
 
+def unreadable(body: Mapping[str, Any]) -> str:
+    """Return the message about annotations that can't be read; empty if all can be read."""
+    found = (each for each in _stored_conditions(body) if each.get("type") == statuses.ANNOTATIONS)
+    return str(next(found, {}).get("message", ""))
+
+
+def _conditions(problems: Iterable[group_terms.Problem]) -> list[Body]:
+    message = "; ".join(map(str, problems))
+    condition = {"type": statuses.ANNOTATIONS, "status": "False", "reason": statuses.UNREADABLE}
+    return [{**condition, "message": message[:MESSAGE_MAX]}] if message else []
+
+
+def _stored_conditions(body: Mapping[str, Any]) -> list[Body]:
+    return list((body.get("status") or {}).get("conditions") or ())
+
+
 def change(stored: Mapping[str, Any], wanted: Body) -> Body | None:
     """Return the merge patch that updates a PodGroup of ours, or None when nothing has to change.
 
     Only the fields in COUNTED change, and only as long as they have the value we wrote: edits by
-    users stay. The patch carries the UID and resourceVersion of `stored`, so the API server refuses
-    the patch after a concurrent change.
+    users stay. The condition about annotations changes, too. The patch carries the UID and
+    resourceVersion of `stored`, so the API server refuses the patch after a concurrent change.
     """
     metadata = stored.get("metadata", {})
     if metadata.get("labels", {}).get(MANAGED_BY) != MANAGER:
@@ -170,16 +192,19 @@ def change(stored: Mapping[str, Any], wanted: Body) -> Body | None:
         and _same(spec.get(name), written[name])
         and not _same(spec.get(name), wanted["spec"][name])
     }
-    if not fresh:
+    patch: Body = {}
+    if fresh:
+        patch["spec"] = {name: _merged(spec.get(name), each) for name, each in fresh.items()}
+        patch["metadata"] = {"annotations": {WRITTEN: _record(written | fresh)}}
+    if unreadable(stored) != unreadable(wanted):
+        others = [
+            each for each in _stored_conditions(stored) if each.get("type") != statuses.ANNOTATIONS
+        ]
+        patch["status"] = {"conditions": [*others, *_stored_conditions(wanted)]}
+    if not patch:
         return None
-    return {
-        "metadata": {
-            "uid": metadata["uid"],
-            "resourceVersion": metadata["resourceVersion"],
-            "annotations": {WRITTEN: _record(written | fresh)},
-        },
-        "spec": {name: _merged(spec.get(name), each) for name, each in fresh.items()},
-    }
+    identity = {name: metadata[name] for name in ("uid", "resourceVersion")}
+    return patch | {"metadata": identity | patch.get("metadata", {})}
 
 
 def attachment(member: Member, group: str) -> Body:

@@ -88,6 +88,13 @@ class RefusalEvents:
                 self._reported[member.uid] = message
                 self._notify(statuses.refused_notice(subject_of(member), message))
 
+    def unreadable(self, member: auto_groups.Member, message: str) -> None:
+        """Record that annotations of the pod or its controller can't be read; an empty message
+        means that all can.
+        """
+        if message:
+            self._notify(statuses.unreadable_notice(workload_of(member), message))
+
     def forget(self, member: auto_groups.Member) -> None:
         """Record that the pod is in its PodGroup, or gone."""
         self._reported.pop(member.uid, None)
@@ -201,6 +208,7 @@ class PodGroupCreator:
         problems = auto_groups.problems(member, owner, inherit_owner_annotations=self._inherit)
         for problem in problems:
             log.warning("podgroup.annotation", podgroup=owned.key, message=str(problem))
+        self._notices.unreadable(member, auto_groups.unreadable(made))
         log.info(
             "podgroup.created",
             podgroup=owned.key,
@@ -245,7 +253,9 @@ class PodGroupCreator:
                     raise
             else:
                 self._notes.done("amend")
-                minimum = patch["spec"].get("minMember")
+                minimum = patch.get("spec", {}).get("minMember")
+                if "status" in patch:
+                    self._notices.unreadable(owned.representative, auto_groups.unreadable(patch))
                 log.info("podgroup.amended", podgroup=owned.key, min_member=minimum)
                 return
             group = await self._reader.group(owned.namespace, owned.name)
@@ -271,4 +281,18 @@ def subject_of(member: auto_groups.Member) -> statuses.ObjectReference:
     """Return a reference to the pod, for events."""
     return statuses.ObjectReference(
         kind="Pod", namespace=member.namespace, name=member.name, uid=member.uid
+    )
+
+
+def workload_of(member: auto_groups.Member) -> statuses.ObjectReference:
+    """Return a reference to the pod's controller, or to a bare pod, for events."""
+    owner = member.owner
+    if owner is None:
+        return subject_of(member)
+    return statuses.ObjectReference(
+        kind=owner.kind,
+        namespace=member.namespace,
+        name=owner.name,
+        uid=owner.uid,
+        api_version=owner.api_version,
     )

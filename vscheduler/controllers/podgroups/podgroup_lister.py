@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from vscheduler.controllers.podgroups import auto_groups, deletion, owners, podgroup_creation
 from vscheduler.controllers.queues import queue_objects
 from vscheduler.core.model import jobs
-from vscheduler.mirror import state
+from vscheduler.mirror import state, statuses
 from vscheduler.mirror.decode import events, wire
 from vscheduler.mirror.translate import group_names, owner_references, pods, translation
 
@@ -79,13 +79,15 @@ class PodGroupLister:
         return group is not None and self._is_ours(group)
 
     def differs(self, key: jobs.JobId, wanted: auto_groups.Body) -> bool:
-        """Whether the group's minimum differs from the wanted manifest."""
+        """Whether the group's minimum, or what is said of its annotations, differs from the wanted
+        manifest.
+        """
         event = events.convert(events.Kind.POD_GROUP, wanted)
         assert isinstance(event, events.Upsert), "what we write can be read"
         assert isinstance(event.object, wire.PodGroup)
         ours = translation.pod_group(event.object, "").job
         theirs = self._mirror.groups[key].job
-        return (ours.min_member, ours.min_resources) != (theirs.min_member, theirs.min_resources)
+        return _followed(ours) != _followed(theirs)
 
     def owners(self) -> tuple[owners.Seen, ...]:
         """Return all known owners."""
@@ -181,6 +183,12 @@ class StatusEvidence:
 
     def _holds_resources(self, group: queue_objects.Group) -> bool:
         return any(pod.holds_resources for pod in self._mirror.members(jobs.JobId(group.key)))
+
+
+def _followed(job: jobs.Job) -> tuple[object, ...]:
+    """Return what follows the owner."""
+    said = [each.message for each in job.state.conditions if each.type == statuses.ANNOTATIONS]
+    return job.min_member, job.min_resources, said
 
 
 def _belongs_to_group(pod: pods.Pod) -> bool:

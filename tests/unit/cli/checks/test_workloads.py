@@ -177,8 +177,7 @@ WRONG = {
     "one pod after the other": (
         [stateful_set("9")],
         "spec.podManagementPolicy",
-        "is OrderedReady: the second pod is created when the first one is ready, so a gang of 3 "
-        "never starts; set Parallel",
+        "created when the first one is ready, so a gang of 3 never starts; set Parallel",
     ),
     "too few tasks": (
         [volcano_job(minAvailable=4)],

@@ -154,6 +154,15 @@ def test_what_would_help_is_asked_for_with_the_whole_snapshot(
     assert asked == [(kinds, "default/big")]
 
 
+def test_why_names_annotations_that_cannot_be_read(run: Run, source: job_objects.Fake) -> None:
+    """As the controllers have written it."""
+    group = source.found[Kind.POD_GROUP][0]
+    said = {"type": "vscheduler.io/Annotations", "status": "False", "message": "'eight' is none"}
+    group["status"].setdefault("conditions", []).append(said)
+    text = run("why", f"pg/{group['metadata']['name']}").stdout
+    assert "Annotations can't be read: 'eight' is none" in text
+
+
 @pytest.mark.parametrize("verb", ["get", "why"])
 def test_a_job_that_is_not_there(run: Run, verb: str) -> None:
     """The others are shown; near names are named."""

@@ -343,3 +343,34 @@ def test_how_many_pods_an_owner_wants(
     metadata = {"name": "web", "uid": "r1"}
     body = {"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec}
     assert auto_groups.owner(body).replicas == replicas
+
+
+def test_an_annotation_that_cannot_be_read_becomes_a_condition() -> None:
+    """It says what is used instead; where all can be read, there is no status."""
+    body = wanted(member(), owner(group_min_member="eight"))
+    (condition,) = body["status"]["conditions"]
+    assert (condition["type"], condition["status"]) == ("vscheduler.io/Annotations", "False")
+    assert condition["reason"] == "AnnotationUnreadable"
+    assert condition["message"] == (
+        f"ReplicaSet lab/web: metadata.annotations[{MIN_MEMBER}]: 'eight' is not a number of "
+        "pods; 1 is used"
+    )
+    assert "status" not in wanted(member(), owner(group_min_member="8"))
+    long = wanted(member(), owner(group_min_member="x" * 5000))
+    assert len(auto_groups.unreadable(long)) == auto_groups.MESSAGE_MAX
+
+
+def test_the_condition_goes_when_the_annotation_is_corrected() -> None:
+    """Those of the scheduler stay; and it comes when an annotation is spoilt later."""
+    wrong, right = (wanted(member(), owner(group_min_member=text)) for text in ("one", "1"))
+    said = {"type": "Unschedulable", "status": "True"}
+    spoilt = stored(wrong)
+    spoilt["status"]["conditions"].insert(0, said)
+    identity = {"uid": "g1", "resourceVersion": "7"}
+    corrected = auto_groups.change(spoilt, right)
+    assert corrected == {"metadata": identity, "status": {"conditions": [said]}}
+    assert auto_groups.change(spoilt, wrong) is None
+    assert auto_groups.change(stored(right), wrong) == {
+        "metadata": identity,
+        "status": wrong["status"],
+    }
