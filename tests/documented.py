@@ -64,6 +64,12 @@ ELSEWHERE: Mapping[str, str] = {
     "python -m vscheduler.sandbox stop --directory d": (
         f"{INTEGRATION}test_sandbox.py::test_kept_sandbox_runs_until_it_is_stopped"
     ),
+    'eval "$(_VSCHEDULER_COMPLETE=bash_source vscheduler)"': (
+        "tests/unit/cli/test_completion.py::test_the_shell_gets_its_script"
+    ),
+    "vscheduler job list -w": (
+        f"{INTEGRATION}test_job_commands.py::test_a_watch_tells_what_changes"
+    ),
     "vscheduler queue close research": (
         f"{INTEGRATION}test_queue_opening.py::test_the_command_opens_and_closes"
     ),
@@ -105,7 +111,7 @@ class Command:
         for way, starts in (
             (Way.OFFLINE, ("vscheduler check ", "vscheduler simulate ")),
             (Way.MAKE, ("make ",)),
-            (Way.CLUSTER, ("kubectl ", "sed ", "vscheduler queue ")),
+            (Way.CLUSTER, ("kubectl ", "sed ", "vscheduler job ", "vscheduler queue ")),
         ):
             if self.text.startswith(starts):
                 return way

@@ -1,7 +1,8 @@
-"""Entry point of `vscheduler` and `python -m vscheduler`."""
+"""Entry point of `vscheduler`, `kubectl vscheduler` and `python -m vscheduler`."""
 
 import os
 import sys
+from pathlib import Path
 
 NUMBERS = (0, 1, 2)
 """File descriptors of stdin, stdout and stderr."""
@@ -12,7 +13,19 @@ def main() -> None:
     open_standard_streams()
     from vscheduler.cli import main as cli  # noqa: PLC0415 - imports may open files
 
-    cli.vscheduler(prog_name="vscheduler")
+    # kubectl runs a plugin by its path; the name is what the user typed.
+    plugin = Path(sys.argv[0]).name.startswith("kubectl-")
+    cli.vscheduler(prog_name="kubectl vscheduler" if plugin else "vscheduler")
+
+
+def complete() -> None:
+    """Print suggestions for kubectl, which calls `kubectl_complete-vscheduler` with the words after
+    `kubectl vscheduler`; the last one is incomplete.
+    """
+    open_standard_streams()
+    from vscheduler.cli import kubectl_completion  # noqa: PLC0415 - imports may open files
+
+    kubectl_completion.suggest(sys.argv[1:])
 
 
 def open_standard_streams() -> None:

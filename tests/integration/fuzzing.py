@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from vscheduler.mirror import paths
+from vscheduler.mirror.translate import group_names
 
 Document = dict[str, Any]
 
@@ -283,7 +284,8 @@ class Maker:
     def _group(self) -> tuple[paths.Collection, Document]:
         metadata = self._metadata("g")
         if self._chance.random() < 0.5:
-            metadata["name"] = f"podgroup-{self._uid()}"
+            name = group_names.short("web", self._uid())
+            metadata["name"] = self._of((f"podgroup-{self._uid()}", name))
             metadata["labels"]["app.kubernetes.io/managed-by"] = "vscheduler"
             metadata["annotations"]["scheduling.volcano.sh/scheduler-name"] = "vscheduler"
         spec: Document = {"minMember": self._of(NUMBERS)}

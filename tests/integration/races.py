@@ -13,6 +13,7 @@ import urllib3
 
 from tests.faults import plans, proxying
 from tests.integration import daemons, histories
+from vscheduler.mirror.translate import group_names
 from vscheduler.sandbox import client, control_plane, errors
 
 APPS = "/apis/apps/v1/namespaces/{}"
@@ -76,7 +77,8 @@ class Fleet:
         """1→0→1, mostly while a delete of its PodGroup is under way."""
         owned = {"labelSelector": f"app={name}"}
         (owner,) = self.api.list(f"{APPS.format(self.way)}/replicasets", **owned)
-        delete = f"DELETE {GROUPS.format(self.way)}/podgroup-{owner['metadata']['uid']}"
+        group = group_names.short(owner["metadata"]["name"], owner["metadata"]["uid"])
+        delete = f"DELETE {GROUPS.format(self.way)}/{group}"
         before = proxy.times_struck(delete)
         time.sleep(chance.uniform(0, 0.4))
         self.scale(name, 0)

@@ -10,7 +10,7 @@ import yaml
 
 from tests.integration import daemons, installations, permissions
 from vscheduler.controllers.podgroups import auto_groups
-from vscheduler.mirror.translate import pods
+from vscheduler.mirror.translate import group_names, pods
 from vscheduler.sandbox import client, control_plane
 
 FILE = permissions.MANIFESTS / "cluster" / "pod-policies.yaml"
@@ -20,7 +20,7 @@ BINDINGS = f"{POLICY}ybindings"
 ANNOTATES = "accounts-annotate-pods.vscheduler.io"
 REPORTS = "accounts-report-on-pods.vscheduler.io"
 GROUP, OTHER_GROUP = pods.GROUPS
-OWN = f"{auto_groups.PREFIX}6d5f5a2e"
+OWN = group_names.short("train", "6d5f5a2e")
 JSON, MERGE, STRATEGIC = (client.PATCH_TYPES[each] for each in ("json", "merge", "strategic"))
 OWNER = {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u"}
 DEBUGGER = {"name": "debug", "image": "busybox", "targetContainerName": "main"}
@@ -88,11 +88,17 @@ ANNOTATING = {
     "a group that others made": Attempt(
         body=about(annotations={GROUP: "train"}), says=f"metadata.annotations {GROUP}"
     ),
+    "a group with a hash in its name": Attempt(
+        body=about(annotations={GROUP: "train-6d5f5a2e"}), says=f"metadata.annotations {GROUP}"
+    ),
+    "joins a group with Volcano's name": Attempt(
+        body=about(annotations={GROUP: group_names.of_volcano("6d5f5a2e")})
+    ),
     "by the other annotation": Attempt(
         body=about(annotations={OTHER_GROUP: OWN}), says=f"metadata.annotations {OTHER_GROUP}"
     ),
     "into another group": Attempt(
-        body=about(annotations={GROUP: f"{OWN}f"}),
+        body=about(annotations={GROUP: group_names.short("train", "other")}),
         says=f"metadata.annotations {GROUP}",
         pod="member",
     ),
@@ -338,7 +344,10 @@ def test_every_account_that_is_shipped_is_one_of_them(
         assert name == "vscheduler" or name.startswith("vscheduler-")
 
 
-def test_what_the_controllers_send_is_let_through(plane: control_plane.ControlPlane) -> None:
+@pytest.mark.parametrize("scheduler", ["vscheduler", "volcano"])
+def test_what_the_controllers_send_is_let_through(
+    plane: control_plane.ControlPlane, scheduler: str
+) -> None:
     """The patch as their own code makes it."""
     uid = plane.api.get(f"{daemons.PODS}/alone")["metadata"]["uid"]
     member = auto_groups.Member(
@@ -352,6 +361,7 @@ def test_what_the_controllers_send_is_let_through(plane: control_plane.ControlPl
         owner=None,
     )
     api = account(plane, "vscheduler-controllers")
-    answer = Attempt(body=auto_groups.attachment(member)).made(api)
+    name = auto_groups.group_name(member, scheduler)
+    answer = Attempt(body=auto_groups.attachment(member, name)).made(api)
     assert answer.status == 200, answer.text
-    assert answer.body["metadata"]["annotations"] == {GROUP: auto_groups.group_name(member)}
+    assert answer.body["metadata"]["annotations"] == {GROUP: name}

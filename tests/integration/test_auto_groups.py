@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any
 
 from tests.integration import daemons
+from vscheduler.mirror.translate import group_names
 from vscheduler.sandbox import control_plane
 
 APPS = "/apis/apps/v1/namespaces/default"
@@ -113,7 +114,7 @@ def run(cluster: control_plane.ControlPlane, name: str, count: int, group: str =
 
 def group_of(owner: Document) -> str:
     """The name of its automatic group."""
-    return f"podgroup-{owner['metadata']['uid']}"
+    return group_names.short(owner["metadata"]["name"], owner["metadata"]["uid"])
 
 
 def test_pods_of_every_owner_get_a_group_and_run(

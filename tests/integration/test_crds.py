@@ -166,16 +166,16 @@ def test_annotations_and_labels_are_the_users_own(api: client.Client, plural: st
 
 
 def test_tables_have_volcanos_columns(api: client.Client, keep: Keep) -> None:
-    """`kubectl get` shows what it shows with Volcano's CRDs, so that scripts go on reading it."""
+    """First what `kubectl get` shows with Volcano's CRDs, so that scripts go on reading it."""
     keep("queues", "table", spec={"parent": "above"})
     keep("podgroups", "table", spec={"minMember": 2}, status={"phase": "Running", "running": 3})
 
     table = api.ask("GET", f"{QUEUES}/table", headers=TABLE).body
-    assert [column["name"] for column in table["columnDefinitions"]] == ["Name", "PARENT"]
-    assert table["rows"][0]["cells"] == ["table", "above"]
+    assert [column["name"] for column in table["columnDefinitions"]][:2] == ["Name", "PARENT"]
+    assert table["rows"][0]["cells"][:2] == ["table", "above"]
 
     table = api.ask("GET", f"{GROUPS}/table", headers=TABLE).body
-    assert [(c["name"], c["type"], c["priority"]) for c in table["columnDefinitions"]] == [
+    assert [(c["name"], c["type"], c["priority"]) for c in table["columnDefinitions"]][:6] == [
         ("Name", "string", 0),
         ("STATUS", "string", 0),
         ("minMember", "integer", 0),
@@ -183,8 +183,57 @@ def test_tables_have_volcanos_columns(api: client.Client, keep: Keep) -> None:
         ("AGE", "date", 0),
         ("QUEUE", "string", 1),
     ]
-    name, phase, least, running, _, queue = table["rows"][0]["cells"]
+    name, phase, least, running, _, queue = table["rows"][0]["cells"][:6]
     assert (name, phase, least, running, queue) == ("table", "Running", 2, 3, "default")
+
+
+def test_tables_show_what_a_queue_has(api: client.Client, keep: Keep) -> None:
+    """State, weight, CPU of the CPU that it deserves, and what waits; the rest with `-o wide`."""
+    keep("queues", "table", spec={"weight": 3})
+    amounts = {"allocated": {"cpu": "20.5", "memory": "7Gi"}, "deserved": {"cpu": "25"}}
+    counts = {"pending": 2, "inqueue": 0, "running": 5}
+    status = {"state": "Open", "share": 0.82, **amounts, **counts}
+    api.patch(f"{QUEUES}/table/status", {"status": status})
+    assert shown(api, f"{QUEUES}/table", 0) == {
+        "PARENT": None,
+        "STATE": "Open",
+        "WEIGHT": 3,
+        "CPU": "20.5",
+        "DESERVED-CPU": "25",
+        "SHARE": 0.82,
+        "PENDING": 2,
+    }
+    wide = {"MEMORY": "7Gi", "DESERVED-MEMORY": None, "INQUEUE": 0, "RUNNING": 5}
+    assert shown(api, f"{QUEUES}/table", 1) == wide
+
+
+def test_tables_show_whose_a_podgroup_is_and_why_it_waits(api: client.Client, keep: Keep) -> None:
+    """In a word, and with `-o wide` with numbers."""
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "u"}
+    why = {"type": "Unschedulable", "status": "True", "reason": "NotEnoughTasks", "message": "few"}
+    keep(
+        "podgroups",
+        "table",
+        metadata={"ownerReferences": [owner]},
+        status={"conditions": [{"type": "Scheduled", "status": "False", "reason": "x"}, why]},
+    )
+    cells = shown(api, f"{GROUPS}/table", 0)
+    assert (cells["KIND"], cells["WORKLOAD"]) == ("Job", "train")
+    assert cells["REASON"] == "NotEnoughTasks"
+    assert shown(api, f"{GROUPS}/table", 1)["MESSAGE"] == "few"
+
+
+def shown(api: client.Client, path: str, priority: int) -> dict[str, Any]:
+    """The cells of the only row that have this priority, but for names and ages."""
+    answer = api.ask("GET", path, headers=TABLE)
+    assert answer.status == 200, answer.text
+    table = answer.body
+    (row,) = table["rows"]
+    return {
+        column["name"]: cell
+        for column, cell in zip(table["columnDefinitions"], row["cells"], strict=True)
+        if column["priority"] == priority and column["name"] not in {"Name", "AGE"}
+    }
 
 
 def test_discovery_has_volcanos_names(api: client.Client) -> None:

@@ -35,8 +35,31 @@ def plane() -> Iterator[control_plane.ControlPlane]:
         started.api.create(LEASES, {**lease, "metadata": {"name": "volcano-online"}})
         volcano = {"metadata": {"name": "volcano-scheduler-configmap"}}
         volcano["data"] = {"volcano-scheduler.conf": 'actions: "allocate"\n'}
+        _a_job(started)
         started.api.create(CONFIG_MAPS, {"apiVersion": "v1", "kind": "ConfigMap", **volcano})
         yield started
+
+
+def _a_job(plane: control_plane.ControlPlane) -> None:
+    """A Job with its PodGroup; nobody places its pods."""
+    container = {"name": "main", "image": "none"}
+    spec = {"schedulerName": "vscheduler", "restartPolicy": "Never", "containers": [container]}
+    job = plane.api.create(
+        "/apis/batch/v1/namespaces/default/jobs",
+        {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": {"name": "train"},
+            "spec": {"template": {"spec": spec}},
+        },
+    )
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "controller": True}
+    owner |= {key: job["metadata"][key] for key in ("name", "uid")}
+    group = {"metadata": {"name": "train-group", "ownerReferences": [owner]}}
+    plane.api.create(
+        "/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgroups",
+        {**_head("PodGroup"), **group, "spec": {"minMember": 1, "queue": "research"}},
+    )
 
 
 def _head(kind: str) -> dict[str, str]:
@@ -52,7 +75,8 @@ def desk(tmp_path_factory: pytest.TempPathFactory, plane: control_plane.ControlP
     programs = folder / "programs"
     programs.mkdir()
     (programs / "kubectl").symlink_to(plane.kubectl)
-    for name, words in (("python", ""), ("vscheduler", "-m vscheduler ")):
+    run = "-m vscheduler "
+    for name, words in (("python", ""), ("vscheduler", run), ("kubectl-vscheduler", run)):
         (programs / name).write_text(f'#!/bin/sh\nexec {sys.executable} {words}"$@"\n')
         (programs / name).chmod(0o755)
     return folder

@@ -10,6 +10,7 @@ import pytest
 
 from tests.integration import daemons, fuzzing, tenancy, test_auto_groups
 from vscheduler.mirror import paths
+from vscheduler.mirror.translate import group_names
 from vscheduler.sandbox import control_plane, errors
 
 UID = "11111111-1111-1111-1111-111111111111"
@@ -89,12 +90,13 @@ def test_an_owners_name_leads_nowhere(
     def attack(first: int) -> int:
         made = 0
         for number, owner in enumerate(every[first::2]):
+            named = group_names.short if number % 2 else lambda _, uid: f"podgroup-{uid}"
             name = f"own-{first}-{number}"
             pod = test_auto_groups.template(name)
             pod["metadata"] |= {"name": name, "ownerReferences": [owner]}
             made += taken(cluster, paths.PODS.within(TENANT), pod)
             metadata = {
-                "name": f"podgroup-{owner['uid']}",
+                "name": named(str(owner["name"]), str(owner["uid"])),
                 "labels": MANAGED,
                 "annotations": MARK,
                 "ownerReferences": [owner],

@@ -20,7 +20,7 @@ DEFINITION = (
     "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/podgroups.scheduling.volcano.sh"
 )
 PATIENCE_SECONDS = 40.0
-WHY = "25 of 75 usable CPU: weight 1 of 3"
+WHY = "25 of 75 usable CPU: weight 1 of 3 that want more"
 FIGURES = {
     "allocated": {"cpu": "24", "memory": "96Gi"},
     "deserved": {"cpu": "25", "memory": "100Gi"},
@@ -37,13 +37,13 @@ WAITS = {"type": "Unschedulable", "status": "True", "message": "queue speech is 
 class Command:
     """A command that goes on, and what it says."""
 
-    def __init__(self, kubeconfig: Path, log: Path, *words: str) -> None:
+    def __init__(self, kubeconfig: Path, log: Path, *words: str, program: str = "queue") -> None:
         self._log = log
         self.folder = log.with_suffix(".tmp")
         self.folder.mkdir()
         with log.open("wb") as output:
             self.process = subprocess.Popen(  # noqa: S603 - our own command
-                [*called(words), f"--kubeconfig={kubeconfig}"],
+                [*called(words, program), f"--kubeconfig={kubeconfig}"],
                 stdout=output,
                 env={**os.environ, "TMPDIR": str(self.folder)},
             )
@@ -65,9 +65,9 @@ class Command:
 Watch = Callable[..., Command]
 
 
-def called(words: tuple[str, ...]) -> list[str]:
+def called(words: tuple[str, ...], program: str = "queue") -> list[str]:
     """The command line."""
-    return [sys.executable, "-m", "vscheduler", "queue", *words]
+    return [sys.executable, "-m", "vscheduler", program, *words]
 
 
 def run(kubeconfig: Path | str, *words: str) -> subprocess.CompletedProcess[str]:

@@ -86,7 +86,7 @@ def test_queues_say_what_they_deserve_and_why(
     left_out = f"control-plane-0 not usable: taint {TAINT}"
     told = condition_of(cluster, "red")
     assert (told["status"], told["reason"]) == ("True", "Weight")
-    assert told["message"] == f"25 of 75 usable CPU: weight 1 of 3; {left_out}"
+    assert told["message"] == f"25 of 75 usable CPU: weight 1 of 3 that want more; {left_out}"
     daemons.until(lambda: condition_of(cluster, "green"), daemon)
     assert condition_of(cluster, "green")["message"] == "asks for nothing"
     total = daemon.said("total.changed")[-1]

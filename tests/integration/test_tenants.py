@@ -1,6 +1,7 @@
-"""What a tenant may do with the usual role `edit` and PodGroups of its own, and what it may not."""
+"""What a tenant may do with the usual role `edit`, which manifests/ extends, and what not."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,7 @@ SYSTEM = f"/api/v1/namespaces/{permissions.NAMESPACE}"
 LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{permissions.NAMESPACE}/leases"
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 NODE = {"target": {"apiVersion": "v1", "kind": "Node", "name": "n1"}}
-ROLE = {
-    "apiVersion": f"{permissions.GROUP}/v1",
-    "kind": "Role",
-    "metadata": {"name": "tenant"},
-    "rules": [{"apiGroups": ["scheduling.volcano.sh"], "resources": ["podgroups"], "verbs": ["*"]}],
-}
+ROLES = permissions.MANIFESTS / "cluster" / "tenant-roles.yaml"
 CANNOT: dict[str, tuple[str, str, Any]] = {
     "bind": ("POST", f"{daemons.PODS}/mine/binding", {"metadata": {"name": "mine"}, **NODE}),
     "bind by the old way": (
@@ -57,26 +53,31 @@ def tenant(cluster: control_plane.ControlPlane) -> Iterator[client.Client]:
     """Somebody with a token, in a namespace of a cluster with a node and the queue `default`."""
     cluster.create_nodes(count=1, cpu="4")
     daemons.a_queue(cluster, "default")
-    here = f"{permissions.RBAC}/namespaces/default"
-    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "tenant"}}
-    subject = {"kind": "ServiceAccount", "namespace": "default", "name": "tenant"}
-    cluster.api.apply(f"{NAMESPACE}/serviceaccounts/tenant", account)
-    cluster.api.apply(f"{here}/roles/tenant", ROLE)
-    for name, kind in (("edit", "ClusterRole"), ("tenant", "Role")):
-        body = {
-            "apiVersion": f"{permissions.GROUP}/v1",
-            "kind": "RoleBinding",
-            "metadata": {"name": f"tenant.{name}"},
-            "subjects": [subject],
-            "roleRef": {"kind": kind, "name": name, "apiGroup": permissions.GROUP},
-        }
-        cluster.api.apply(f"{here}/rolebindings/tenant.{name}", body)
-    api = cluster.client_for_service_account("default", "tenant")
-    permissions.until(lambda: api.ask("GET", daemons.GROUPS).status == 200)
-    permissions.until(lambda: api.ask("GET", daemons.PODS).status == 200)
+    apply(cluster, "apply", ROLES)
+    with account(cluster, "tenant", "edit") as api:
+        yield api
+    apply(cluster, "delete", ROLES)
+
+
+@contextmanager
+def account(cluster: control_plane.ControlPlane, name: str, role: str) -> Iterator[client.Client]:
+    """Somebody with a token and one of Kubernetes' own roles in the namespace `default`."""
+    body = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}}
+    cluster.api.apply(f"{NAMESPACE}/serviceaccounts/{name}", body)
+    binding = {
+        "apiVersion": f"{permissions.GROUP}/v1",
+        "kind": "RoleBinding",
+        "metadata": {"name": name},
+        "subjects": [{"kind": "ServiceAccount", "namespace": "default", "name": name}],
+        "roleRef": {"kind": "ClusterRole", "name": role, "apiGroup": permissions.GROUP},
+    }
+    path = f"{permissions.RBAC}/namespaces/default/rolebindings/{name}"
+    cluster.api.apply(path, binding)
+    api = cluster.client_for_service_account("default", name)
+    for seen in (daemons.GROUPS, daemons.PODS, daemons.QUEUES):
+        permissions.until(lambda seen=seen: api.ask("GET", seen).status == 200)  # type: ignore[misc]  # of now
     yield api
-    for name in ("edit", "tenant"):
-        cluster.api.delete(f"{here}/rolebindings/tenant.{name}")
+    cluster.api.delete(path)
 
 
 def a_pod(name: str, **spec: Any) -> dict[str, Any]:
@@ -108,6 +109,26 @@ def test_a_tenant_is_refused_what_is_not_its_own(tenant: client.Client) -> None:
         answer = tenant.ask(method, path, body, headers=headers)
         assert answer.status == 403, (what, answer.text)
         assert "cannot" in answer.message, what
+
+
+def test_a_tenant_sees_its_podgroups_and_all_queues(
+    cluster: control_plane.ControlPlane, tenant: client.Client
+) -> None:
+    """Who may only view may change nothing; neither sees PodGroups of other namespaces."""
+    tenant.create(daemons.GROUPS, a_group("default"))
+    mine = f"{daemons.GROUPS}/mine"
+    patch = {"content-type": client.PATCH_TYPES["merge"]}
+    with account(cluster, "viewer", "view") as viewer:
+        for api in (tenant, viewer):
+            assert api.get(mine)["spec"]["queue"] == "default"
+            assert api.get(f"{daemons.QUEUES}/default")["metadata"]["name"] == "default"
+            elsewhere = daemons.GROUPS.replace("default", "kube-public")
+            assert api.ask("GET", elsewhere).status == 403
+        change = {"spec": {"minMember": 2}}
+        assert viewer.ask("PATCH", mine, change, headers=patch).status == 403
+        assert viewer.ask("DELETE", mine).status == 403
+        assert tenant.ask("PATCH", mine, change, headers=patch).status == 200
+        assert tenant.ask("DELETE", mine).status == 200
 
 
 def test_a_pod_that_names_its_node_passes_its_queues_capability(

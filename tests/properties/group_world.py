@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from vscheduler.controllers.podgroups import auto_groups, deletion, group_terms
+from vscheduler.mirror.translate import group_names
 
 Body: TypeAlias = dict[str, Any]
 
@@ -170,6 +171,7 @@ def wanted(pod: Body, owner: Body | None) -> Body:
     return auto_groups.wanted(
         member_of(pod),
         None if owner is None else auto_groups.owner(owner),
+        name=auto_groups.group_name(member_of(pod), SCHEDULER),
         scheduler=SCHEDULER,
         default_queue="default",
         inherit_owner_annotations=True,
@@ -179,7 +181,7 @@ def wanted(pod: Body, owner: Body | None) -> Body:
 def lacks_group(pod: Body, groups: Iterable[str]) -> bool:
     """Whether a pod is to be put into its automatic group."""
     found = deletion.pod(pod)
-    missing = found.group.startswith(auto_groups.PREFIX) and found.group not in groups
+    missing = group_names.is_automatic(found.group) and found.group not in groups
     return found.live and (not found.group or missing)
 
 
@@ -195,7 +197,7 @@ class Controller:
 
     def attach(self, pod: Body) -> Steps:
         """Put the pod into its group, which is looked at after the pod was."""
-        name = auto_groups.group_name(member_of(pod))
+        name = auto_groups.group_name(member_of(pod), SCHEDULER)
         answer = yield Request(verb="get", kind=GROUP, name=name)
         for _ in range(TURNS_MAX):
             if answer.status == NO_ANSWER:
@@ -212,7 +214,7 @@ class Controller:
                     body = deletion.unmarking(step)
                     answer = yield Request(verb="patch", kind=GROUP, name=name, body=body)
                 case deletion.Join():
-                    body = auto_groups.attachment(member_of(pod))
+                    body = auto_groups.attachment(member_of(pod), name)
                     yield Request(verb="patch", kind=POD, name=pod["metadata"]["name"], body=body)
                     return
                 case deletion.Wait():
@@ -282,7 +284,7 @@ class Controller:
 
     def follow(self, pod: Body) -> Steps:
         """Bring the pod's group to what its owner wants by now."""
-        name = auto_groups.group_name(member_of(pod))
+        name = auto_groups.group_name(member_of(pod), SCHEDULER)
         group = yield Request(verb="get", kind=GROUP, name=name)
         owner = yield from self._owner(pod)
         if group.status == 200 and owner is not None:

@@ -11,7 +11,8 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_s
 
 from tests.properties import clusters, group_world
 from tests.properties.group_world import GROUP, OWNER, POD, Answer, Body, Request
-from vscheduler.controllers.podgroups import auto_groups, deletion
+from vscheduler.controllers.podgroups import deletion
+from vscheduler.mirror.translate import group_names
 
 OWNERS = ("web", "db")
 CONTROLLERS = 2
@@ -139,7 +140,7 @@ class Lives(RuleBasedStateMachine):
     def make_users_group(self, name: str) -> None:
         """A user, or Volcano, makes a group with the name of an automatic one."""
         owner = self.server.objects.get((OWNER, name))
-        group = auto_groups.automatic_name(owner["metadata"]["uid"]) if owner else ""
+        group = group_names.short(name, owner["metadata"]["uid"]) if owner else ""
         if owner and (GROUP, group) not in self.server.objects:
             made = self.server.put(GROUP, group, {"spec": {"minMember": 1}})
             self.users.add(made["metadata"]["uid"])
@@ -233,7 +234,7 @@ class Lives(RuleBasedStateMachine):
             name = group["metadata"]["name"]
             if not deletion.is_ours(group, (group_world.SCHEDULER,)):
                 continue
-            owner = owners.get(deletion.owner_uid(group))
+            owner = next((owners[uid] for uid in owners if group_names.belongs(name, uid)), None)
             used = any(pod.live and pod.group == name for pod in pods)
             replicas = owner.get("spec", {}).get("replicas") if owner else 0
             referred = deletion.owner_ref(group) is not None
@@ -251,7 +252,7 @@ class Lives(RuleBasedStateMachine):
             for body in self._of_kind(POD):
                 pod = deletion.pod(body)
                 assert not pod.live or pod.group != request.name, "a group in use is deleted"
-                on_its_way = pod.automatic == request.name and self._is_joining(body)
+                on_its_way = request.name in pod.automatic and self._is_joining(body)
                 assert not pod.live or not on_its_way, "a group is deleted that a pod is joining"
         return answer
 

@@ -13,7 +13,7 @@ CASES: dict[str, tuple[str, str]] = {
         queue q   queue r weight=2
         job q/a min=1 cpu=10 - - - -   job r/b min=1 cpu=10 - - - - - - -
         """,
-        "25 of 75 usable CPU: weight 1 of 3; cp not usable: taint control-plane",
+        "25 of 75 usable CPU: weight 1 of 3 that want more; cp not usable: taint control-plane",
     ),
     "what another leaves": (
         """
@@ -45,7 +45,7 @@ CASES: dict[str, tuple[str, str]] = {
         queue q   queue r   queue root capability=cpu:40
         job q/a min=1 cpu=20 - - -   job r/b min=1 cpu=10 - - - - - - -
         """,
-        "20 of 60 usable CPU: root's capability is shared by weight 1 of 2",
+        "20 of 60 usable CPU: root's capability is shared by weight 1 of 2 that want more",
     ),
     "a pool of its own, below root's capability": (
         """
@@ -54,7 +54,7 @@ CASES: dict[str, tuple[str, str]] = {
         job q/a select=pool=q min=1 cpu=10 - - -   job r/b min=1 cpu=10 - - - - - - -
         job s/c select=pool=q min=1 cpu=10 - - -
         """,
-        "5 of 10 usable CPU: weight 1 of 2",
+        "5 of 10 usable CPU: weight 1 of 2 that want more",
     ),
     "its guarantee": (
         """
@@ -124,7 +124,8 @@ CASES: dict[str, tuple[str, str]] = {
         job q/a min=1 cpu=20 w1 - - - -   job r/b min=1 cpu=10 - - - - - - -
         """,
         (
-            "40 of 80 usable CPU: weight 1 of 2; 20 of it on nodes that take no more pods; "
+            "40 of 80 usable CPU: weight 1 of 2 that want more; "
+            "20 of it on nodes that take no more pods; "
             "w1 not usable: cordoned"
         ),
     ),
@@ -146,7 +147,7 @@ CASES: dict[str, tuple[str, str]] = {
         queue q   queue r
         job q/a min=1 cpu=1 memory=20Gi - - -   job r/b min=1 cpu=10 memory=20Gi - - - - - - -
         """,
-        "30Gi of 60Gi usable memory: weight 1 of 2",
+        "30Gi of 60Gi usable memory: weight 1 of 2 that want more",
     ),
 }
 

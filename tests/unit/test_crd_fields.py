@@ -30,6 +30,8 @@ FIELDS = {
         status.reservation.resource{}      quantity
         status.deserved{}                  quantity  status.request{}              quantity
         status.realCapability{}            quantity  status.share                  number
+        status.schedulers[].name           string    status.schedulers[].share     number
+        status.schedulers[].allocated{}    quantity  status.schedulers[].deserved{} quantity
         status.conditions[].type           string    status.conditions[].status    string
         status.conditions[].reason         string    status.conditions[].message   string
         status.conditions[].lastTransitionTime       string

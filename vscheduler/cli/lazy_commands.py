@@ -28,18 +28,22 @@ class Lazily(UserDict[str, click.Command]):
     the client library of interactive commands.
     """
 
-    def __init__(self, places: Mapping[str, Place]) -> None:
+    def __init__(
+        self, places: Mapping[str, Place], aliases: Mapping[str, str] | None = None
+    ) -> None:
         super().__init__()
         self._places = places
+        self._aliases = aliases or {}
 
     def __getitem__(self, name: str) -> click.Command:
+        name = self._aliases.get(name, name)
         if name not in self.data:
             with importing():
                 self.data[name] = importlib.import_module(self._places[name].module).command
         return self.data[name]
 
     def __contains__(self, name: object) -> bool:
-        return name in self._places
+        return self._aliases.get(name, name) in self._places  # type: ignore[call-overload]  # any object
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._places)

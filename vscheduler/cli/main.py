@@ -4,7 +4,7 @@ import click
 
 from vscheduler.cli import lazy_commands
 
-CONTEXT = {"max_content_width": 100}
+CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 COMMANDS = {
     "check": lazy_commands.Place(
         "vscheduler.cli.check",
@@ -13,9 +13,13 @@ COMMANDS = {
     "demo": lazy_commands.Place(
         "vscheduler.cli.demo.command", short_help="Show gangs and fair shares on this machine."
     ),
+    "job": lazy_commands.Place(
+        "vscheduler.cli.job.command",
+        short_help="Show jobs, their places in line, and why they wait.",
+    ),
     "queue": lazy_commands.Place(
         "vscheduler.cli.queue.command",
-        short_help="Show queues, their shares and waiting jobs; open and close queues.",
+        short_help="Show queues and their shares; create, delete, open and close queues.",
     ),
     "run": lazy_commands.Place(
         "vscheduler.cli.run",
@@ -28,11 +32,14 @@ COMMANDS = {
 }
 """Commands by name, with the help line of each command repeated here for the list."""
 
+ALIASES = {"jobs": "job", "pg": "job", "podgroup": "job", "podgroups": "job", "queues": "queue"}
+"""Other names of commands, which the list doesn't show."""
+
 
 @click.group(
     cls=lazy_commands.Commands,
     context_settings=CONTEXT,
-    commands=lazy_commands.Lazily(COMMANDS),
+    commands=lazy_commands.Lazily(COMMANDS, ALIASES),
 )
 @click.version_option(package_name="vscheduler", message="vscheduler %(version)s")
 def vscheduler() -> None:

@@ -57,9 +57,17 @@ def queue_table(queues: Iterable[decisions.QueueFigures]) -> table.Table:
             amounts(queue.allocated),
             amounts(entitlement.deserved) if entitlement else "",
             amounts(queue.request),
-            f"{entitlement.share:.2f}" if entitlement else "",
+            share(queue),
         )
     return shown
+
+
+def share(queue: decisions.QueueFigures) -> str:
+    """Return the queue's share with the resource that makes it: `0.96 cpu`."""
+    entitlement = queue.entitlement
+    if entitlement is None:
+        return ""
+    return phrases.share(entitlement.share, queue.allocated, entitlement.deserved)
 
 
 def amounts(named: Mapping[str, float]) -> str:

@@ -96,8 +96,22 @@ def examine(text: str, path: str) -> Examined:
     if len(found) != 1:
         raise ConfigurationError([f"{path}: one document is needed, there are {len(found)}"])
     (document,) = found
+    if isinstance(document.content, Mapping) and document.content.get("kind") == "ConfigMap":
+        raise ConfigurationError([_config_map(path, document.content)])
     parsed = policy.parse(document.content, known, actions.ACTIONS, compat.VOLCANO)
     return Examined(document=document, parsed=parsed)
+
+
+def _config_map(path: str, tree: Mapping[str, object]) -> str:
+    """Return that the file is a ConfigMap, and how to get at its configuration."""
+    data, metadata = tree.get("data"), tree.get("metadata")
+    keys = [str(key) for key in data] if isinstance(data, Mapping) else []
+    name = str(metadata.get("name", "NAME")) if isinstance(metadata, Mapping) else "NAME"
+    key = (keys or ["KEY"])[0].replace(".", "\\.")
+    return (
+        f"{path}: is a ConfigMap; the configuration is the text in its data: kubectl get configmap "
+        f"{name} -o jsonpath='{{.data.{key}}}' > scheduler.conf"
+    )
 
 
 def _known() -> policy.Plugins:

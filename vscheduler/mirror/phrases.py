@@ -6,6 +6,9 @@ from vscheduler.core.model import resources
 
 KIBI = 1024
 BINARY_UNITS = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
+SHARE_NEAR = 0.05
+"""By which part of a share allocated ÷ deserved, of rounded figures, may differ from the share."""
+
 BYTES = (resources.MEMORY, "ephemeral-storage", "hugepages-", "storage")
 """Byte-counted resources, by name or prefix."""
 
@@ -27,6 +30,22 @@ def amount(resource: str, value: float) -> str:
     if power and size % 1:  # people expect quantities without a fraction: 1536Mi
         size, power = size * KIBI, power - 1
     return f"{round(size)}{BINARY_UNITS[power]}"
+
+
+def share(value: float, allocated: Mapping[str, float], deserved: Mapping[str, float]) -> str:
+    """Return a share with the resource that makes it: `0.96 cpu`.
+
+    The resource is the one with the largest allocated ÷ deserved. Without a resource near the
+    share, as for figures of different times, the number stands alone.
+    """
+    ratios = {
+        name: allocated[name] / deserved[name]
+        for name in resources.ResourceSpace.of(deserved).names
+        if deserved.get(name) and allocated.get(name)
+    }
+    top = max(ratios, key=lambda name: ratios[name], default="")
+    made = f"{value:.2f}"
+    return f"{made} {top}" if top and abs(ratios[top] - value) <= SHARE_NEAR * value else made
 
 
 def request(amounts: Mapping[str, float]) -> str:

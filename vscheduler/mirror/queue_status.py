@@ -18,7 +18,7 @@ API_VERSION = "scheduling.volcano.sh/v1beta1"
 FAIR_SHARE = "FairShare"
 """The suffix of the condition's type, after the scheduler's name."""
 
-OURS = ("deserved", "request", "realCapability", "share", "conditions")
+OURS = ("deserved", "request", "realCapability", "share", "schedulers", "conditions")
 """Fields of our CRD that Volcano's CRD lacks."""
 
 NARROW_SECONDS = 600.0
@@ -69,16 +69,17 @@ def status(
     for name, amount in queue.used_by_other_schedulers.items():
         held[name] = held.get(name, 0) + amount
     body: Body = {
-        "allocated": quantities.format_amounts(held),
-        "request": quantities.format_amounts(queue.request),
+        "allocated": quantities.format_readable(held),
+        "request": quantities.format_readable(queue.request),
     }
     entitlement = queue.entitlement
     if entitlement is not None:
-        body["deserved"] = quantities.format_amounts(entitlement.deserved)
+        body["deserved"] = quantities.format_readable(entitlement.deserved)
         if math.isfinite(entitlement.share):
             body["share"] = round(entitlement.share, SHARE_DIGITS)
         if entitlement.real_capability is not None:
-            body["realCapability"] = quantities.format_amounts(entitlement.real_capability)
+            body["realCapability"] = quantities.format_readable(entitlement.real_capability)
+        body["schedulers"] = [_own(queue, body, scheduler)]
     explained = explanation(queue, excluded)
     if explained is not None:
         body["conditions"] = [
@@ -90,6 +91,13 @@ def status(
             }
         ]
     return body
+
+
+def _own(queue: decisions.QueueFigures, body: Body, scheduler: str) -> Body:
+    """Return this scheduler's own entry: what its pods use of what it divides."""
+    shared: Body = {name: body[name] for name in ("deserved", "share") if name in body}
+    allocated = quantities.format_readable({resources.CPU: 0.0, **queue.allocated})
+    return {"name": scheduler, "allocated": allocated, **shared}
 
 
 def since(status: Body, before: Body | None, now: float) -> Body:
@@ -282,7 +290,7 @@ def _bound(name: str, basis: decisions.Basis) -> str:
 
 def _limit(basis: decisions.Basis) -> str:
     alone = basis.weights <= basis.weight
-    weight = f"weight {basis.weight} of {basis.weights}"
+    weight = f"weight {basis.weight} of {basis.weights} that want more"
     match basis.bound:
         case decisions.LimitedBy.REQUEST:
             kept = "its guarantee, more than it asks for"

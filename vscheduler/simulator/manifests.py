@@ -97,7 +97,7 @@ def collect(manifests: Iterable[Manifest]) -> Collection:
     problems: list[Problem] = []
     ignored: Counter[str] = Counter()
     latest = 0.0
-    for manifest in _expanded(manifests):
+    for manifest in expanded(manifests):
         tree = manifest.tree
         if not isinstance(tree, Mapping):
             problems.append(Problem(place=manifest.place(), message="is not an object"))
@@ -157,7 +157,7 @@ def permanent_queues(default_queue: str) -> Iterator[Named]:
         yield Named(kind=events.Kind.QUEUE, namespace="", name=name, tree=tree, manifest=manifest)
 
 
-def _expanded(manifests: Iterable[Manifest]) -> Iterator[Manifest]:
+def expanded(manifests: Iterable[Manifest]) -> Iterator[Manifest]:
     """Iterate over documents and list items; items inherit kind and apiVersion from their list."""
     for manifest in manifests:
         tree = manifest.tree
@@ -170,7 +170,7 @@ def _expanded(manifests: Iterable[Manifest]) -> Iterator[Manifest]:
         for at, item in enumerate(tree["items"]):
             whole = {**implied, **item} if isinstance(item, Mapping) else item
             path = (*manifest.path, "items", at)
-            yield from _expanded([replace(manifest, tree=whole, path=path)])
+            yield from expanded([replace(manifest, tree=whole, path=path)])
 
 
 def _is_list(tree: object) -> TypeGuard[Mapping[str, Any]]:

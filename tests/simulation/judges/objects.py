@@ -1,5 +1,7 @@
 """What single objects say."""
 
+import hashlib
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -51,6 +53,18 @@ def phase(found: Object) -> str:
 def ended(pod: Object) -> bool:
     """Whether a pod has finished, well or not."""
     return phase(pod) in ENDED
+
+
+def automatic_groups(pod: Object) -> tuple[str, str]:
+    """Names of its automatic PodGroup: ours, and Volcano's, which earlier releases used."""
+    owner = pod["metadata"]
+    for each in owner.get("ownerReferences") or ():
+        if each.get("controller"):
+            owner = each
+    start = re.sub("[^a-z0-9]+", "-", owner["name"].lower()).strip("-")[:52].rstrip("-") or "pods"
+    digits = hashlib.sha256(owner["uid"].encode()).hexdigest()[:8]
+    check = hashlib.sha256(f"{start}-{digits}".encode()).hexdigest()[:2]
+    return f"{start}-{digits}{check}", f"podgroup-{owner['uid']}"
 
 
 def node_of(pod: Object) -> str:

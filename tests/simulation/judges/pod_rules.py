@@ -10,7 +10,6 @@ from tests.simulation.judges.fit_rules import is_plain, is_usual
 from tests.simulation.judges.history import Finding, Object, Settings
 
 OWNERS = {"ReplicaSet": "replicasets", "StatefulSet": "statefulsets", "Job": "jobs"}
-AUTOMATIC = "podgroup-"
 MINIMUM = "scheduling.volcano.sh/group-min-member"
 WRITTEN = "vscheduler.io/written"
 USABLE = re.compile(r"[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?")
@@ -21,10 +20,9 @@ def pods_have_groups(cluster: Cluster, at: float, settings: Settings) -> Iterato
     for pod in cluster.all("pods"):
         if not _is_ours(pod, settings) or not _is_sound(pod):
             continue
-        owner, exists = _owner(pod, cluster)
+        _, exists = _owner(pod, cluster)
         group = objects.group_of(pod)
-        automatic = f"{AUTOMATIC}{owner or pod['metadata']['uid']}"
-        if not exists or (group is not None and group[1] != automatic):
+        if not exists or (group is not None and group[1] not in objects.automatic_groups(pod)):
             continue
         if group is None or cluster.get("podgroups", group) is None:
             key = objects.label(objects.key_of(pod))
@@ -83,9 +81,9 @@ def minima_follow(cluster: Cluster, at: float, settings: Settings) -> Iterator[F
         if not wanted or not all(_is_ours(pod, settings) and _is_sound(pod) for pod in members):
             continue
         written = json.loads(objects.annotations(group).get(WRITTEN, "{}"))
-        named = f"{AUTOMATIC}{_owner(members[0], cluster)[0]}"
         minimum = objects.minimum(group)
-        if group["metadata"]["name"] != named or written.get("minMember") != minimum:
+        named = group["metadata"]["name"] in objects.automatic_groups(members[0])
+        if not named or written.get("minMember") != minimum:
             continue
         if minimum != wanted:
             key = objects.label(objects.key_of(group))

@@ -11,7 +11,7 @@ CREATED = "2026-01-01T00:00:00Z"
 NOW = 1767225600.0 + 300
 """Five minutes after all of them were created."""
 
-WHY = "25 of 75 usable CPU: weight 1 of 3; control-plane not usable: taint dedicated"
+WHY = "25 of 75 usable CPU: weight 1 of 3 that want more; control-plane not usable: taint dedicated"
 FIGURES = {
     "state": "Open",
     "allocated": {"cpu": "24", "memory": "96Gi"},

@@ -14,7 +14,6 @@ import msgspec
 from vscheduler import backoff
 from vscheduler.controllers import ports
 from vscheduler.controllers.podgroups import (
-    auto_groups,
     group_reading,
     owners,
     podgroup_controller,
@@ -24,6 +23,7 @@ from vscheduler.daemon import informers
 from vscheduler.mirror import paths, state, statuses
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.index import entries
+from vscheduler.mirror.translate import group_names
 
 Document = dict[str, Any]
 
@@ -275,7 +275,13 @@ def reference(owner: Document) -> Document:
 
 def name_of(owner: Document) -> str:
     """The name of an owner's automatic group."""
-    return auto_groups.automatic_name(owner["metadata"]["uid"])
+    metadata = owner["metadata"]
+    return group_names.automatic(metadata["name"], metadata["uid"], "vscheduler")
+
+
+def name_of_bare(pod: str) -> str:
+    """The name of the automatic group of a bare pod."""
+    return group_names.automatic(pod, f"pod-{pod}", "vscheduler")
 
 
 @asynccontextmanager

@@ -52,7 +52,7 @@ def said(queue: decisions.QueueFigures, *left_out: Counted) -> tuple[str, str]:
 ASKS = {"cpu": 99_000.0}
 THIRD = basis(25_000, 75_000)
 SENTENCES: dict[str, tuple[dict[str, decisions.Basis], str, str]] = {
-    "by weight": ({"cpu": THIRD}, "Weight", "25 of 75 usable CPU: weight 1 of 3"),
+    "by weight": ({"cpu": THIRD}, "Weight", "25 of 75 usable CPU: weight 1 of 3 that want more"),
     "by nobody's but its own weight": (
         {"cpu": basis(70_000, 75_000, weights=1)},
         "Weight",
@@ -61,7 +61,7 @@ SENTENCES: dict[str, tuple[dict[str, decisions.Basis], str, str]] = {
     "a fraction": (
         {"cpu": basis(100_000 / 3, 100_000)},
         "Weight",
-        "33.333 of 100 usable CPU: weight 1 of 3",
+        "33.333 of 100 usable CPU: weight 1 of 3 that want more",
     ),
     "by what it asks for": (
         {"cpu": basis(5000, 75_000, Bound.REQUEST)},
@@ -76,7 +76,7 @@ SENTENCES: dict[str, tuple[dict[str, decisions.Basis], str, str]] = {
     "by root's capability": (
         {"cpu": basis(20_000, 75_000, Bound.ROOT)},
         "RootCapability",
-        "20 of 75 usable CPU: root's capability is shared by weight 1 of 3",
+        "20 of 75 usable CPU: root's capability is shared by weight 1 of 3 that want more",
     ),
     "by root's capability alone": (
         {"cpu": basis(60_000, 75_000, Bound.ROOT, weights=1)},
@@ -86,7 +86,7 @@ SENTENCES: dict[str, tuple[dict[str, decisions.Basis], str, str]] = {
     "by its guarantee": (
         {"cpu": basis(40_000, 75_000, guaranteed=True)},
         "Weight",
-        "40 of 75 usable CPU: weight 1 of 3; raised to its guarantee",
+        "40 of 75 usable CPU: weight 1 of 3 that want more; raised to its guarantee",
     ),
     "by its guarantee alone": (
         {"cpu": basis(40_000, 75_000, guaranteed=True, weights=1)},
@@ -101,22 +101,28 @@ SENTENCES: dict[str, tuple[dict[str, decisions.Basis], str, str]] = {
     "with pods on nodes that are lost": (
         {"cpu": basis(25_000, 75_000, pinned=10_000)},
         "Weight",
-        "25 of 75 usable CPU: weight 1 of 3; 10 of it on nodes that take no more pods",
+        (
+            "25 of 75 usable CPU: weight 1 of 3 that want more; "
+            "10 of it on nodes that take no more pods"
+        ),
     ),
     "another resource that it gets less of than it asks for": (
         {"cpu": THIRD, "memory": basis(60 * GI, 200 * GI, Bound.CAPABILITY)},
         "Weight",
-        "25 of 75 usable CPU: weight 1 of 3; memory 60Gi of 200Gi: its capability",
+        "25 of 75 usable CPU: weight 1 of 3 that want more; memory 60Gi of 200Gi: its capability",
     ),
     "another resource of which it gets all": (
         {"cpu": THIRD, "memory": basis(60 * GI, 200 * GI, Bound.REQUEST)},
         "Weight",
-        "25 of 75 usable CPU: weight 1 of 3",
+        "25 of 75 usable CPU: weight 1 of 3 that want more",
     ),
     "the larger part leads": (
         {"cpu": THIRD, "nvidia.com/gpu": basis(4, 8, Bound.REQUEST)},
         "Request",
-        "4 of 8 usable nvidia.com/gpu: all that it asks for; CPU 25 of 75: weight 1 of 3",
+        (
+            "4 of 8 usable nvidia.com/gpu: all that it asks for; "
+            "CPU 25 of 75: weight 1 of 3 that want more"
+        ),
     ),
     "of equal parts cpu leads, then memory": (
         {
@@ -126,14 +132,16 @@ SENTENCES: dict[str, tuple[dict[str, decisions.Basis], str, str]] = {
         },
         "Capability",
         (
-            "33.333 of 100 usable CPU: its capability; memory 699051Ki of 2Gi: weight 1 of 3; "
-            "example.com/a 1 of 3: weight 1 of 3"
+            "33.333 of 100 usable CPU: its capability; "
+            "memory 699051Ki of 2Gi: weight 1 of 3 that want more; "
+            ""
+            "example.com/a 1 of 3: weight 1 of 3 that want more"
         ),
     ),
     "places for pods are nothing": (
         {"pods": basis(30, 30), "cpu": THIRD},
         "Weight",
-        "25 of 75 usable CPU: weight 1 of 3",
+        "25 of 75 usable CPU: weight 1 of 3 that want more",
     ),
     "what no usable node has": (
         {"nvidia.com/gpu": basis(0, 0, weights=1)},
@@ -143,7 +151,10 @@ SENTENCES: dict[str, tuple[dict[str, decisions.Basis], str, str]] = {
     "a second one that no usable node has": (
         {"cpu": THIRD, "nvidia.com/gpu": basis(0, 0)},
         "Weight",
-        "25 of 75 usable CPU: weight 1 of 3; no nvidia.com/gpu on any node that its pods could use",
+        (
+            "25 of 75 usable CPU: weight 1 of 3 that want more; "
+            "no nvidia.com/gpu on any node that its pods could use"
+        ),
     ),
     "all of it on nodes that are lost": (
         {"cpu": basis(5000, 0, Bound.REQUEST, pinned=5000)},
@@ -204,7 +215,7 @@ EXCLUSIONS: dict[str, tuple[list[Counted], str]] = {
 def test_nodes_that_are_left_out_are_named(left_out: list[Counted], words: str) -> None:
     """Two kinds and two names of each, the others counted."""
     _, message = said(figures(ASKS, cpu=THIRD), *left_out)
-    assert message == f"25 of 75 usable CPU: weight 1 of 3; {words}"
+    assert message == f"25 of 75 usable CPU: weight 1 of 3 that want more; {words}"
 
 
 def test_the_log_has_every_kind() -> None:
@@ -310,5 +321,5 @@ def test_a_sentence_is_never_too_long() -> None:
     found = queue_status.explanation(figures(ASKS, cpu=THIRD), (long,))
     assert found is not None
     assert len(found.message) == 300
-    assert found.message.startswith("25 of 75 usable CPU: weight 1 of 3; nnn")
+    assert found.message.startswith("25 of 75 usable CPU: weight 1 of 3 that want more; nnn")
     assert found.message.endswith("…")

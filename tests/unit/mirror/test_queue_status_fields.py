@@ -29,7 +29,7 @@ SAID = {
     "type": "mine/FairShare",
     "status": "True",
     "reason": "Weight",
-    "message": "25 of 75 usable CPU: weight 1 of 3; n1 not usable: cordoned",
+    "message": "25 of 75 usable CPU: weight 1 of 3 that want more; n1 not usable: cordoned",
 }
 CORDONED = decisions.Exclusion(
     refusal=refusals.Refusal(refusals.RefusalCode.CORDONED), nodes=("n1",)
@@ -43,10 +43,18 @@ def test_a_status_has_the_figures_and_why() -> None:
     """
     assert queue_status.status(FIGURES, (CORDONED,), "mine") == {
         "allocated": {"cpu": "25", "memory": "1Gi", "pods": "3"},
-        "request": {"cpu": "40500m", "pods": "5"},
+        "request": {"cpu": "40.5", "pods": "5"},
         "deserved": {"cpu": "25"},
         "realCapability": {"cpu": "75"},
         "share": 0.96,
+        "schedulers": [
+            {
+                "name": "mine",
+                "allocated": {"cpu": "24", "pods": "3"},
+                "deserved": {"cpu": "25"},
+                "share": 0.96,
+            }
+        ],
         "conditions": [SAID],
     }
 

@@ -1,5 +1,6 @@
 """All checks combined: from files and a configuration to findings."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -7,12 +8,13 @@ from pathlib import Path
 import yaml
 
 from vscheduler.cli import reading
-from vscheduler.cli.checks import findings, groups, policies, queues, schemas
+from vscheduler.cli.checks import findings, groups, policies, queues, schemas, workloads
 from vscheduler.controllers.queues import queue_objects
 from vscheduler.core import cycle
 from vscheduler.core.config import policy, validation
 from vscheduler.core.model import snapshot
 from vscheduler.daemon import configuration
+from vscheduler.mirror import state
 from vscheduler.mirror.decode import events
 from vscheduler.sandbox import definitions
 from vscheduler.simulator import manifests, run
@@ -111,15 +113,20 @@ def of_manifests(
     """Return the findings about objects; without a configuration, only findings that depend on
     none.
     """
-    given = run.read(documents, check_options.options)
+    listed = list(manifests.expanded(documents))
+    given = run.read(listed, check_options.options)
     inspected = _Inspection(given=given, check_options=check_options)
+    owned, looked_at = inspected.of_workloads(listed)
     found = [
         *inspected.unusable(),
         *inspected.of_queues(configured),
         *inspected.of_groups(configured or built_in),
+        *owned,
     ]
     collected = given.collected
-    return Report(found=found, objects=len(collected.objects), ignored=dict(collected.ignored))
+    ignored = +(Counter(collected.ignored) - Counter(looked_at))
+    objects = len(collected.objects) + sum(looked_at.values())
+    return Report(found=found, objects=objects, ignored=dict(ignored))
 
 
 class _Inspection:
@@ -198,6 +205,45 @@ class _Inspection:
         for each in found:
             yield self._about(events.Kind.POD_GROUP, each)
 
+    def of_workloads(
+        self, documents: Sequence[manifests.Manifest]
+    ) -> tuple[list[findings.Finding], Mapping[str, int]]:
+        """Return the findings about workloads, and the number of their objects by kind, but for
+        pods.
+        """
+        options = self._check_options.options
+        around = workloads.Surroundings(
+            schedulers=options.scheduler_names,
+            groups=self._named(events.Kind.POD_GROUP),
+            queues=self._named(events.Kind.QUEUE),
+            largest=_largest(self._snapshot),
+            options=state.Options(
+                scheduler_names=options.scheduler_names,
+                default_queue=options.default_queue,
+                most=options.most,
+            ),
+        )
+        found: list[findings.Finding] = []
+        looked_at: Counter[str] = Counter()
+        for manifest in documents:
+            workload = workloads.read(manifest.tree)
+            if workload is None:
+                continue
+            if workload.kind != "Pod":
+                looked_at[workload.kind] += 1
+            found += [
+                findings.Finding(
+                    level=remark.level,
+                    place=_place(manifest, remark.path),
+                    kind=workload.kind,
+                    name=workload.key,
+                    field=validation.written(remark.path),
+                    message=remark.message,
+                )
+                for remark in workloads.remarks(workload, around)
+            ]
+        return found, looked_at
+
     def _named(self, kind: events.Kind) -> frozenset[str]:
         """Return the names of the given objects of a kind."""
         return frozenset(key for each, key in self._own if each is kind)
@@ -217,6 +263,14 @@ class _Inspection:
 def _place(manifest: manifests.Manifest, path: validation.Path) -> str:
     """Return the place of a part of an object. Keys in the path may contain dots."""
     return manifest.document.place((*manifest.path, *path)) if manifest.document else ""
+
+
+def _largest(taken: snapshot.Snapshot) -> dict[str, int]:
+    """Return the largest amount of each resource on any node; empty without nodes."""
+    if not taken.nodes.allocatable.shape[0]:
+        return {}
+    most = taken.nodes.allocatable.max(axis=0).tolist()
+    return dict(zip(taken.space.names, most, strict=True))
 
 
 def _room(taken: snapshot.Snapshot) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""The cluster for interactive commands: lists, single queues and changes, through pykube.
+"""The cluster for interactive commands: lists, watches and changes of queues, through pykube.
 
 Results are plain data as the API server writes them; every error is a single sentence.
 """
@@ -50,11 +50,22 @@ ACCESS = (
 """Flags that select the cluster, for every command that contacts a cluster."""
 
 
+def access(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the flags that select the cluster."""
+    for add in ACCESS:
+        command = add(command)
+    return command
+
+
 class Kind(StrEnum):
     """Kinds of objects to read."""
 
     QUEUE = "Queue"
     POD_GROUP = "PodGroup"
+    POD = "Pod"
+    NODE = "Node"
+    PRIORITY_CLASS = "PriorityClass"
+    EVENT = "Event"
 
 
 class _Queue(pykube.objects.APIObject):  # type: ignore[misc]  # no types there
@@ -69,13 +80,27 @@ class _PodGroup(pykube.objects.NamespacedAPIObject):  # type: ignore[misc]  # no
     kind = "PodGroup"
 
 
+class _PriorityClass(pykube.objects.APIObject):  # type: ignore[misc]  # no types there
+    version = "scheduling.k8s.io/v1"
+    endpoint = "priorityclasses"
+    kind = "PriorityClass"
+
+
 _BAD_FILE = (
     *(pykube.exceptions.KubernetesError, ImportError, OSError),
     *(LookupError, AttributeError, TypeError, NotImplementedError),
 )
 """Errors that pykube raises for a bad kubeconfig."""
 
-CLASSES: Mapping[Kind, Any] = {Kind.QUEUE: _Queue, Kind.POD_GROUP: _PodGroup}
+CLASSES: Mapping[Kind, Any] = {
+    Kind.QUEUE: _Queue,
+    Kind.POD_GROUP: _PodGroup,
+    Kind.POD: pykube.Pod,
+    Kind.NODE: pykube.Node,
+    Kind.PRIORITY_CLASS: _PriorityClass,
+    Kind.EVENT: pykube.Event,
+}
+NAMESPACED = frozenset({Kind.POD_GROUP, Kind.POD, Kind.EVENT})
 
 
 class ClusterError(Exception):
@@ -88,6 +113,10 @@ class Unreachable(ClusterError):  # noqa: N818 - what the server is
 
 class Expired(ClusterError):  # noqa: N818 - what the version is
     """Changes since the version are no longer available: list again."""
+
+
+class Exists(ClusterError):  # noqa: N818 - what the name is
+    """An object of this name exists."""
 
 
 class Forbidden(ClusterError):  # noqa: N818 - what the question is
@@ -128,19 +157,39 @@ class Source(Protocol):
 class Cluster:
     """A real cluster."""
 
-    def __init__(self, connect: Callable[[], pykube.KubeConfig]) -> None:
+    def __init__(
+        self, connect: Callable[[], pykube.KubeConfig], namespace: str | None = None
+    ) -> None:
+        """Create a client; with `namespace`, namespaced kinds are read only there."""
         self._connect = connect
+        self._only = namespace
         self._config: pykube.KubeConfig = None
         self._server = "the API server"
 
+    @property
+    def namespace(self) -> str:
+        """The namespace of the kubeconfig's context. Raises ClusterError."""
+        with self._translated_errors(Kind.QUEUE):
+            if self._config is None:
+                self._config = self._connect()
+            return str(self._config.namespace or "default")
+
+    def within(self, namespace: str) -> "Cluster":
+        """Return a client that reads namespaced kinds only in this namespace."""
+        return Cluster(self._connect, namespace)
+
     def list(self, kind: Kind) -> Listing:
-        """Return all objects of a kind, in all namespaces."""
+        """Return all objects of a kind, in all namespaces unless limited to one.
+
+        Items of lists have no kind and no apiVersion; here they get them.
+        """
 
         def ask(client: pykube.HTTPClient) -> Listing:
             found = self._query(kind, client).execute().json()
             if not isinstance(found, dict) or not isinstance(found.get("metadata"), dict):
                 raise ClusterError(f"{self._server} doesn't respond like a Kubernetes API server")
-            items: list[Object] = found.get("items") or []
+            typed = {"apiVersion": CLASSES[kind].version, "kind": str(kind)}
+            items: list[Object] = [typed | each for each in found.get("items") or ()]
             return Listing(items=items, version=found["metadata"].get("resourceVersion", ""))
 
         with self._translated_errors(kind):
@@ -177,6 +226,33 @@ class Cluster:
 
         with self._translated_errors(Kind.QUEUE):
             return self._answered(ask)
+
+    def create_queue(self, name: str, spec: Mapping[str, Any]) -> Object:
+        """Create a queue; return the queue as stored. Raises Exists."""
+
+        def ask(client: pykube.HTTPClient) -> Object:
+            made = {"apiVersion": API, "kind": "Queue", "metadata": {"name": name}, "spec": spec}
+            stored = _Queue(client, made)
+            try:
+                stored.create()
+            except (requests.HTTPError, pykube.exceptions.HTTPError) as error:
+                if _status(error) == HTTPStatus.CONFLICT:
+                    raise Exists(f"there is a queue {name} already") from error
+                raise
+            created: Object = stored.obj
+            return created
+
+        with self._translated_errors(Kind.QUEUE):
+            return self._answered(ask)
+
+    def delete_queue(self, name: str) -> None:
+        """Delete a queue; it stays until its finalizers are gone."""
+
+        def ask(client: pykube.HTTPClient) -> None:
+            _Queue(client, {"metadata": {"name": quote(name, safe="")}}).delete()
+
+        with self._translated_errors(Kind.QUEUE):
+            self._answered(ask)
 
     def watch(self, kind: Kind, version: str) -> Iterator[Change]:
         """Iterate over changes until the watch ends or falls silent."""
@@ -221,10 +297,11 @@ class Cluster:
         with client.session:
             yield client
 
-    @staticmethod
-    def _query(kind: Kind, client: pykube.HTTPClient) -> Any:
+    def _query(self, kind: Kind, client: pykube.HTTPClient) -> Any:
         query = CLASSES[kind].objects(client)
-        return query.filter(namespace=pykube.all) if kind is Kind.POD_GROUP else query
+        if kind not in NAMESPACED:
+            return query
+        return query.filter(namespace=pykube.all if self._only is None else self._only)
 
     @contextmanager
     def _translated_errors(self, kind: Kind) -> Iterator[None]:
@@ -299,9 +376,9 @@ def _refusal(status: int, message: str, kind: Kind) -> ClusterError:
         case HTTPStatus.FORBIDDEN:
             return Forbidden(f"{message}; ask for a role that may get, list and watch them")
         case HTTPStatus.NOT_FOUND:
-            return ClusterError(
-                f"this cluster has no kind {kind} of {API}; apply the files in crds/"
-            )
+            version = CLASSES[kind].version
+            advice = "; apply the files in crds/" if version == API else ""
+            return ClusterError(f"this cluster has no kind {kind} of {version}{advice}")
         case HTTPStatus.GONE:
             return Expired(message)
     if status == HTTPStatus.TOO_MANY_REQUESTS or status >= HTTPStatus.INTERNAL_SERVER_ERROR:

@@ -18,6 +18,8 @@ import click
 from vscheduler.cli import output, screen
 from vscheduler.cli.queue import (
     cluster_client,
+    completion,
+    queue_changes,
     queue_figures,
     queue_requests,
     queue_tables,
@@ -27,6 +29,10 @@ from vscheduler.cli.queue.cluster_client import Kind
 from vscheduler.mirror import plain_text
 
 OBJECTS = ("json", "yaml")
+NAME = "name"
+NAME_PREFIX = "queue.scheduling.volcano.sh/"
+"""What kubectl prints before a name with `-o name`."""
+
 Command = TypeVar("Command", bound=Callable[..., None])
 
 
@@ -72,7 +78,7 @@ def options(command: Command) -> Command:
         click.option(
             "-o",
             "--output",
-            type=click.Choice(["table", "wide", *OBJECTS]),
+            type=click.Choice(["table", "wide", *OBJECTS, NAME]),
             default="table",
             show_default=True,
             help="Output format.",
@@ -83,11 +89,11 @@ def options(command: Command) -> Command:
 
 
 @click.group(
-    "queue", short_help="Show queues, their shares and waiting jobs; open and close queues."
+    "queue", short_help="Show queues and their shares; create, delete, open and close queues."
 )
 def command() -> None:
-    """Show the queues of a cluster with their shares, and how the shares came about; open and close
-    queues.
+    """Show the queues of a cluster with their shares, and how the shares came about; create,
+    delete, open and close queues.
 
     Figures are taken from the queues' status, as written by a scheduler. In tables, 24/25 means
     allocated/deserved.
@@ -96,9 +102,12 @@ def command() -> None:
 
 command.add_command(queue_requests.open_command)
 command.add_command(queue_requests.close_command)
+command.add_command(queue_changes.create_command)
+command.add_command(queue_changes.delete_command)
 
 
-@command.command("list", short_help="List all queues, one per line.")
+@command.command("list", short_help="List queues, one per line.")
+@click.argument("names", metavar="[NAME]...", nargs=-1, shell_complete=completion.queues)
 @click.option(
     "--sort-by",
     type=click.Choice(["name", "share", "weight"]),
@@ -107,11 +116,15 @@ command.add_command(queue_requests.close_command)
     help="Sort order; largest share or weight first.",
 )
 @options
-def list_command(*, sort_by: str, **flags: object) -> None:
-    """List all queues, one per line: state, weight, allocated/deserved, share and PodGroups."""
+def list_command(*, names: tuple[str, ...], sort_by: str, **flags: object) -> None:
+    """List all queues, or these, one per line: state, weight, allocated/deserved, share and
+    PodGroups.
+    """
+    wanted = list(dict.fromkeys(names))
 
     def ordered(view: queue_watch.View) -> list[queue_figures.Figures]:
-        return sorted(view.figures(), key=lambda each: _rank(each, sort_by))
+        shown = [each for each in view.figures() if not wanted or each.name in wanted]
+        return sorted(shown, key=lambda each: _rank(each, sort_by))
 
     _show(
         Flags(**flags),  # type: ignore[arg-type]  # the flags are its fields
@@ -121,6 +134,7 @@ def list_command(*, sort_by: str, **flags: object) -> None:
             order=lambda view: [each.name for each in ordered(view)],
             kinds=(Kind.QUEUE, Kind.POD_GROUP),
         ),
+        wanted,
     )
 
 
@@ -140,7 +154,9 @@ def tree_command(**flags: object) -> None:
 
 
 @command.command("get", short_help="Show details of some queues.")
-@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@click.argument(
+    "names", metavar="NAME...", nargs=-1, required=True, shell_complete=completion.queues
+)
 @options
 def get_command(*, names: tuple[str, ...], **flags: object) -> None:
     """Show details of these queues: figures, how deserved came about, and waiting PodGroups with
@@ -243,6 +259,9 @@ def _print(
     """Print queues in the requested format: a single named object as is, several objects in a
     List.
     """
+    if given.output == NAME:
+        screen.say(*(f"{NAME_PREFIX}{name}" for name in presentation.order(view)))
+        return
     if given.output not in OBJECTS:
         made = presentation.lines(view, given.style)
         if made:
@@ -285,7 +304,9 @@ def _screen(
     given: Flags, presentation: Presentation, names: Sequence[str]
 ) -> Iterator[queue_watch.Show]:
     style = given.style
-    if given.output in OBJECTS:
+    if given.output == NAME:
+        yield _names
+    elif given.output in OBJECTS:
         yield queue_watch.Objects(given.output, names)
     elif style.width is not None:
         with queue_watch.terminal(presentation.lines, style) as show:
@@ -296,9 +317,14 @@ def _screen(
         yield queue_watch.Pages(presentation.lines, style)
 
 
+def _names(_view: queue_watch.View, changed: Sequence[cluster_client.Object]) -> None:
+    """Print the names of changed queues."""
+    screen.say(*(f"{NAME_PREFIX}{each['metadata']['name']}" for each in changed))
+
+
 def _kinds(given: Flags, presentation: Presentation) -> Sequence[Kind]:
-    """Return the kinds to request: JSON and YAML output needs no PodGroups."""
-    return (Kind.QUEUE,) if given.output in OBJECTS else presentation.kinds
+    """Return the kinds to request: output for programs needs no PodGroups."""
+    return (Kind.QUEUE,) if given.output in {*OBJECTS, NAME} else presentation.kinds
 
 
 def _in_tree(view: queue_watch.View) -> list[str]:

@@ -62,7 +62,16 @@ def load(
         {
             "clusters": [{"name": name, "cluster": _plain(cluster, private)}],
             "users": [{"name": name, "user": _plain(_signed_in(user, cluster), private)}],
-            "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
+            "contexts": [
+                {
+                    "name": name,
+                    "context": {
+                        "cluster": name,
+                        "user": name,
+                        "namespace": chosen.get("namespace") or "default",
+                    },
+                }
+            ],
         },
         current_context=name,
     )

@@ -5,6 +5,7 @@ Objects are taken as they are: unwritten fields are absent, unreadable values ar
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -51,6 +52,16 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """What a scheduler has given to a queue, and what the queue deserves under this scheduler."""
+
+    scheduler: str
+    allocated: Quantities
+    deserved: Quantities
+    share: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
     """A queue with its figures."""
 
@@ -74,6 +85,8 @@ class Figures:
     """Explanations of the deserved amounts, by scheduler."""
     counts: Counts | None
     """None where PodGroups can't be read."""
+    schedulers: tuple["Part", ...] = ()
+    """The figures of each scheduler, if more than one divides the queue's resources."""
 
 
 def count_groups(groups: Iterable[Group]) -> GroupCounts:
@@ -110,7 +123,43 @@ def figures(queue: Object, counted: GroupCounts | None) -> Figures:
             if str(each.get("type")).endswith(FAIR_SHARE)
         ),
         counts=_written(status) or _found(metadata["name"], counted),
+        schedulers=_parts(status),
     )
+
+
+def _parts(status: Object) -> tuple[Part, ...]:
+    """Return the figures by scheduler; none for a single scheduler, whose figures are the queue's.
+
+    A queue's `allocated` counts the pods of all schedulers, and its `deserved` is that of the
+    scheduler which wrote last: together they would say nothing.
+    """
+    found = [
+        Part(
+            scheduler=str(each.get("name", "")),
+            allocated=each.get("allocated") or {},
+            deserved=each.get("deserved") or {},
+            share=each.get("share"),
+        )
+        for each in status.get("schedulers") or ()
+    ]
+    found.sort(key=lambda each: each.scheduler)
+    return tuple(found) if len(found) > 1 else ()
+
+
+def share(figures: Figures | Part) -> str:
+    """Return the share with the resource that makes it, such as `0.96 cpu`."""
+    if figures.share is None:
+        return ABSENT
+    return phrases.share(figures.share, _parsed(figures.allocated), _parsed(figures.deserved))
+
+
+def _parsed(amounts: Quantities) -> dict[str, float]:
+    """Return the readable ones of these amounts as numbers."""
+    found: dict[str, float] = {}
+    for name, text in amounts.items():
+        with suppress(quantities.QuantityError):
+            found[name] = quantities.parse(name, text)
+    return found
 
 
 def group(found: Object) -> Group:
@@ -234,7 +283,7 @@ def _found(name: str, counted: GroupCounts | None) -> Counts | None:
 
 
 def _cores(milli: int) -> str:
-    """Return `24`, `33.33`, `50m`: two decimals of a core are precise enough."""
-    if abs(milli) < 100 and milli:
-        return f"{milli}m"
+    """Return `24`, `33.33`, `0.05`: two decimals of a core are precise enough, three of a tenth."""
+    if abs(milli) < 100:
+        return phrases.amount(resources.CPU, milli)
     return f"{milli / 1000:.2f}".rstrip("0").rstrip(".")

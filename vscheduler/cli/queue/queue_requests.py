@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 import click
 
 from vscheduler.cli import screen
-from vscheduler.cli.queue import cluster_client
+from vscheduler.cli.queue import cluster_client, completion
 from vscheduler.mirror import plain_text
 
 WANTED_STATE = "vscheduler.io/wanted-state"
@@ -58,7 +58,13 @@ def options(command: Command) -> Command:
             show_default=True,
             help="How long to wait for the new state.",
         ),
-        click.argument("names", metavar="NAME...", nargs=-1, required=True),
+        click.argument(
+            "names",
+            metavar="NAME...",
+            nargs=-1,
+            required=True,
+            shell_complete=completion.queues,
+        ),
     ):
         command = add(command)
     return command

@@ -105,7 +105,14 @@ def list_rows(shown: Sequence[Figures], style: Style) -> list[Row]:
     """Return a row per queue; `24/25` is allocated/deserved."""
     names = queue_figures.named(shown)
     parents = any(each.parent for each in shown)
-    return [_row(each, names, style, parents=parents) for each in shown]
+    rows: list[Row] = []
+    for each in shown:
+        rows.append(_row(each, names, style, parents=parents))
+        for part in each.schedulers:
+            own = {"NAME": f"{each.name} ({part.scheduler})", "SHARE": queue_figures.share(part)}
+            own |= {name.upper(): _part_pair(name, part) for name in names}
+            rows.append(dict.fromkeys(rows[-1], "") | own)
+    return rows
 
 
 def _row(queue: Figures, names: Sequence[str], style: Style, *, parents: bool) -> Row:
@@ -174,13 +181,17 @@ def block(queue: Figures, groups: Sequence[Group] | None, style: Style) -> list[
         for title, cell in about.items()
     ]
     made += ["", *table(_figure_rows(queue), style.paint)]
+    for part in queue.schedulers:
+        pairs = [f"{_part_pair(name, part)} {name}" for name in queue_figures.named([queue])]
+        line = f"{part.scheduler} has, of what it gives: {', '.join(pairs)}"
+        made += ["", *wrapped(f"{line}; share {queue_figures.share(part)}", style, indent="")]
     for scheduler, sentence in queue.sentences:
-        made += ["", *_wrapped(f"{scheduler}: {sentence}", style, indent="")]
+        made += ["", *wrapped(f"{scheduler}: {sentence}", style, indent="")]
     if groups:
         made += ["", "Waiting:"]
         for each in groups[:WAITING_MAX]:
             line = f"{each.key} ({_age(each.created, style.now)}): {each.waits_because}"
-            made += _wrapped(line, style, indent=GAP)
+            made += wrapped(line, style, indent=GAP)
         if len(groups) > WAITING_MAX:
             made.append(f"{GAP}and {len(groups) - WAITING_MAX} more")
     return made
@@ -190,7 +201,7 @@ def _figure_rows(queue: Figures) -> list[Row]:
     names = queue_figures.named([queue])
     held = {
         "Allocated": queue.allocated,
-        "Deserved": queue.deserved,
+        "Deserved": {} if queue.schedulers else queue.deserved,
         "Request": queue.request,
     }
     limits = {
@@ -220,7 +231,7 @@ def tree(shown: Sequence[Figures], style: Style) -> list[str]:
         rows = [_tree_row(name, by_name[name], names, style) for name in problems]
         made += table(rows, style.paint)
         sentences = dict.fromkeys(wording.queue_problem(each) for each in problems.values())
-        made += [line for each in sentences for line in _wrapped(each, style, indent="")]
+        made += [line for each in sentences for line in wrapped(each, style, indent="")]
     return made
 
 
@@ -263,10 +274,15 @@ def _tree_row(label: str, queue: Figures | None, names: Sequence[str], style: St
 
 
 def pair(resource: str, queue: Figures) -> str:
-    """Return `24/25`: allocated/deserved."""
+    """Return `24/25`: allocated/deserved; `24/-` if each scheduler has its own figures."""
     held = queue_figures.amount(resource, queue.allocated)
-    deserved = queue_figures.amount(resource, queue.deserved)
+    deserved = queue_figures.amount(resource, {} if queue.schedulers else queue.deserved)
     return ABSENT if held == deserved == ABSENT else f"{held}/{deserved}"
+
+
+def _part_pair(resource: str, part: queue_figures.Part) -> str:
+    held = queue_figures.amount(resource, part.allocated)
+    return f"{held}/{queue_figures.amount(resource, part.deserved)}"
 
 
 def _pairs(queue: Figures, names: Sequence[str]) -> list[str]:
@@ -276,8 +292,8 @@ def _pairs(queue: Figures, names: Sequence[str]) -> list[str]:
 
 
 def share(queue: Figures) -> str:
-    """Return the queue's share, with two decimals."""
-    return ABSENT if queue.share is None else f"{queue.share:.2f}"
+    """Return the queue's share with its resource: `0.96 cpu`; `-` if each scheduler has its own."""
+    return ABSENT if queue.schedulers else queue_figures.share(queue)
 
 
 def assigned(amounts: Mapping[str, str]) -> str:
@@ -302,7 +318,7 @@ def _age(created: float, now: float) -> str:
     return queue_figures.age(now - created) if created else ABSENT
 
 
-def _wrapped(text: str, style: Style, *, indent: str) -> list[str]:
+def wrapped(text: str, style: Style, *, indent: str) -> list[str]:
     """Return the text wrapped to the terminal's width; a single line for files."""
     if style.width is None:
         return [indent + text]

@@ -199,7 +199,11 @@ def paint(title: str, cell: str) -> str:
         return click.style(cell, bold=True)
     if title == "STATE" and cell not in {"", queues.QueueState.OPEN}:
         return click.style(cell, fg="yellow")
-    if title == "SHARE" and cell not in {"", queue_tables.ABSENT} and float(cell) > 1:
+    if (
+        title == "SHARE"
+        and cell not in {"", queue_tables.ABSENT}
+        and float(cell.partition(" ")[0]) > 1
+    ):
         return click.style(cell, fg="cyan")
     return cell
 

@@ -125,7 +125,7 @@ def event_body(notice: statuses.EventNotice, name: str, when: float, identity: I
             "type": notice.type,
             "note": notice.message[:NOTE_MAX],
             "regarding": {
-                "apiVersion": API_VERSIONS[notice.kind],
+                "apiVersion": notice.api_version or API_VERSIONS[notice.kind],
                 "kind": notice.kind,
                 "namespace": notice.namespace,
                 "name": notice.name,
@@ -147,6 +147,7 @@ def _action(notice: statuses.EventNotice) -> str:
     by_reason = {
         statuses.EVICT: "Evicting",
         statuses.GROUP_REFUSED: "Grouping",
+        statuses.UNREADABLE: "Grouping",
         statuses.RELOADED: "Configuring",
         statuses.RELOAD_FAILED: "Configuring",
         statuses.LEADER_ELECTION: "Electing",

@@ -11,22 +11,23 @@ from typing import Any
 
 from vscheduler.controllers.podgroups import group_terms
 from vscheduler.core.model import resources
+from vscheduler.mirror import statuses
 from vscheduler.mirror.decode import events, fields
-from vscheduler.mirror.translate import pods, translation
+from vscheduler.mirror.translate import group_names, pods, translation
 
 Body = dict[str, Any]
 """An object, or a patch, as plain JSON data."""
 
 API_VERSION = "scheduling.volcano.sh/v1beta1"
-PREFIX = "podgroup-"
-"""Name prefix of automatic PodGroups, Volcano's and ours."""
-
 MANAGED_BY = "app.kubernetes.io/managed-by"
 MANAGER = "vscheduler"
 """Label and value that mark our PodGroups, as opposed to PodGroups of users and of Volcano."""
 
 WRITTEN = "vscheduler.io/written"
 """Annotation: the spec fields that we wrote last, to detect edits by users."""
+
+MESSAGE_MAX = 1024
+"""Of the condition about annotations: their values may be long."""
 
 COUNTED = ("minMember", "minResources")
 """Fields that follow the owner after the PodGroup was created."""
@@ -78,19 +79,12 @@ class Member:
     """Seconds since the epoch."""
 
 
-def group_name(member: Member) -> str:
-    """Return the name of a pod's automatic PodGroup, made from the UID of its controller or of the
-    pod.
-
-    Volcano: helpers.GeneratePodgroupName. A recreated owner has a new UID, so its pods get a new
-    PodGroup.
-    """
-    return automatic_name(member.owner.uid if member.owner is not None else member.uid)
-
-
-def automatic_name(uid: str) -> str:
-    """Return the name of the automatic PodGroup of the controller, or bare pod, with this UID."""
-    return f"{PREFIX}{uid}"
+def group_name(member: Member, scheduler: str) -> str:
+    """Return the name of a new automatic PodGroup for a pod of this scheduler."""
+    owner = member.owner
+    if owner is None:
+        return group_names.automatic(member.name, member.uid, scheduler)
+    return group_names.automatic(owner.name, owner.uid, scheduler)
 
 
 def representative(members: Iterable[Member]) -> Member:
@@ -106,13 +100,15 @@ def wanted(
     member: Member,
     owner: Owner | None,
     *,
+    name: str,
     scheduler: str,
     default_queue: str,
     inherit_owner_annotations: bool,
 ) -> Body:
     """Return the manifest of the PodGroup that the pod should have.
 
-    `owner` is the pod's controller, if readable. `scheduler` is the pod's scheduler name.
+    `owner` is the pod's controller, if readable. `name` is the name of the PodGroup, `scheduler`
+    the pod's scheduler name.
     `default_queue` comes from the namespace's annotation (group_terms.QUEUE), else from the daemon.
     Without `inherit_owner_annotations` all annotations of the owner are ignored, min-member
     included, as in Volcano. `problems` returns unusable annotations.
@@ -130,12 +126,13 @@ def wanted(
     if topology is not None:
         spec["networkTopology"] = topology
     counted = {name: spec[name] for name in COUNTED}
+    conditions = _conditions(terms.problems)
     return {
         "apiVersion": API_VERSION,
         "kind": "PodGroup",
         "metadata": {
             "namespace": member.namespace,
-            "name": group_name(member),
+            "name": name,
             "labels": {**group_terms.labels(member.labels), MANAGED_BY: MANAGER},
             "annotations": {
                 **terms.annotations(),
@@ -145,6 +142,7 @@ def wanted(
             "ownerReferences": [_reference(member)],
         },
         "spec": spec,
+        **({"status": {"conditions": conditions}} if conditions else {}),
     }
 
 
@@ -159,12 +157,28 @@ def problems(
     return tuple(terms.problems)
 
 
+def unreadable(body: Mapping[str, Any]) -> str:
+    """Return the message about annotations that can't be read; empty if all can be read."""
+    found = (each for each in _stored_conditions(body) if each.get("type") == statuses.ANNOTATIONS)
+    return str(next(found, {}).get("message", ""))
+
+
+def _conditions(problems: Iterable[group_terms.Problem]) -> list[Body]:
+    message = "; ".join(map(str, problems))
+    condition = {"type": statuses.ANNOTATIONS, "status": "False", "reason": statuses.UNREADABLE}
+    return [{**condition, "message": message[:MESSAGE_MAX]}] if message else []
+
+
+def _stored_conditions(body: Mapping[str, Any]) -> list[Body]:
+    return list((body.get("status") or {}).get("conditions") or ())
+
+
 def change(stored: Mapping[str, Any], wanted: Body) -> Body | None:
     """Return the merge patch that updates a PodGroup of ours, or None when nothing has to change.
 
     Only the fields in COUNTED change, and only as long as they have the value we wrote: edits by
-    users stay. The patch carries the UID and resourceVersion of `stored`, so the API server refuses
-    the patch after a concurrent change.
+    users stay. The condition about annotations changes, too. The patch carries the UID and
+    resourceVersion of `stored`, so the API server refuses the patch after a concurrent change.
     """
     metadata = stored.get("metadata", {})
     if metadata.get("labels", {}).get(MANAGED_BY) != MANAGER:
@@ -178,23 +192,26 @@ def change(stored: Mapping[str, Any], wanted: Body) -> Body | None:
         and _same(spec.get(name), written[name])
         and not _same(spec.get(name), wanted["spec"][name])
     }
-    if not fresh:
+    patch: Body = {}
+    if fresh:
+        patch["spec"] = {name: _merged(spec.get(name), each) for name, each in fresh.items()}
+        patch["metadata"] = {"annotations": {WRITTEN: _record(written | fresh)}}
+    if unreadable(stored) != unreadable(wanted):
+        others = [
+            each for each in _stored_conditions(stored) if each.get("type") != statuses.ANNOTATIONS
+        ]
+        patch["status"] = {"conditions": [*others, *_stored_conditions(wanted)]}
+    if not patch:
         return None
-    return {
-        "metadata": {
-            "uid": metadata["uid"],
-            "resourceVersion": metadata["resourceVersion"],
-            "annotations": {WRITTEN: _record(written | fresh)},
-        },
-        "spec": {name: _merged(spec.get(name), each) for name, each in fresh.items()},
-    }
+    identity = {name: metadata[name] for name in ("uid", "resourceVersion")}
+    return patch | {"metadata": identity | patch.get("metadata", {})}
 
 
-def attachment(member: Member) -> Body:
+def attachment(member: Member, group: str) -> Body:
     """Return the merge patch that puts this very pod, checked by UID, into its automatic
     PodGroup.
     """
-    return {"metadata": {"uid": member.uid, "annotations": {pods.GROUPS[0]: group_name(member)}}}
+    return {"metadata": {"uid": member.uid, "annotations": {pods.GROUPS[0]: group}}}
 
 
 def owner(body: Mapping[str, Any]) -> Owner:

@@ -33,8 +33,8 @@ from typing import Any, TypeAlias
 
 from vscheduler.controllers.podgroups import auto_groups
 from vscheduler.mirror import statuses
+from vscheduler.mirror.translate import group_names, translation
 from vscheduler.mirror.translate import pods as mirrored
-from vscheduler.mirror.translate import translation
 
 LEAVING = "vscheduler.io/leaving"
 """Annotation: the mark, with the time when the mark was set."""
@@ -58,10 +58,15 @@ class Pod:
 
     group: str
     """Name of the pod's group; empty without a group."""
-    automatic: str
-    """Name of the automatic group that the pod would get."""
+    automatic: frozenset[str]
+    """Names of the automatic groups that the pod might get."""
     live: bool
     """Whether the pod is neither finished nor being deleted. Both are final."""
+
+    @property
+    def groups(self) -> frozenset[str]:
+        """Names of the groups in which the pod counts: its group, else all that it might get."""
+        return frozenset((self.group,)) if self.group else self.automatic
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,7 +206,7 @@ def found(
         ours=is_ours(group, schedulers),
         marked=is_marked(group),
         owner=owner,
-        pods=sum(pod.live and (pod.group or pod.automatic) == name for pod in pods),
+        pods=sum(pod.live and name in pod.groups for pod in pods),
         unused_since=unused_since,
     )
 
@@ -215,7 +220,7 @@ def is_ours(group: Mapping[str, Any], schedulers: Iterable[str]) -> bool:
     metadata = group["metadata"]
     scheduler = metadata.get("annotations", {}).get(translation.SCHEDULER)
     label = metadata.get("labels", {}).get(auto_groups.MANAGED_BY)
-    named = str(metadata["name"]).startswith(auto_groups.PREFIX)
+    named = group_names.is_automatic(str(metadata["name"]))
     return named and label == auto_groups.MANAGER and scheduler in schedulers
 
 
@@ -224,17 +229,12 @@ def is_marked(group: Mapping[str, Any]) -> bool:
     return LEAVING in group["metadata"].get("annotations", {})
 
 
-def owner_uid(group: Mapping[str, Any]) -> str:
-    """Return the UID of the controller or pod that an automatic group belongs to, from the group's
-    name.
-    """
-    return str(group["metadata"]["name"]).removeprefix(auto_groups.PREFIX)
-
-
 def owner_ref(group: Mapping[str, Any]) -> auto_groups.OwnerRef | None:
-    """Return the owner reference of an automatic group; None if the reference was removed."""
+    """Return the reference to the owner that the group's name tells; None if the reference was
+    removed.
+    """
     for each in group["metadata"].get("ownerReferences", ()):
-        if each["uid"] == owner_uid(group):
+        if group_names.belongs(str(group["metadata"]["name"]), each["uid"]):
             return auto_groups.OwnerRef(
                 api_version=each["apiVersion"],
                 kind=each["kind"],
@@ -260,10 +260,16 @@ def pod(body: Mapping[str, Any]) -> Pod:
     metadata = body["metadata"]
     annotations = metadata.get("annotations", {})
     references = metadata.get("ownerReferences", ())
-    controllers = [each["uid"] for each in references if each.get("controller")]
+    controllers = [each for each in references if each.get("controller")]
+    owner = (controllers or [metadata])[0]
     return Pod(
         group=next(filter(None, map(annotations.get, mirrored.GROUPS)), ""),
-        automatic=auto_groups.automatic_name((controllers or [metadata["uid"]])[0]),
+        automatic=frozenset(
+            (
+                group_names.of_volcano(owner["uid"]),
+                group_names.short(owner["name"], owner["uid"]),
+            )
+        ),
         live=not metadata.get("deletionTimestamp")
         and body.get("status", {}).get("phase") not in FINISHED,
     )

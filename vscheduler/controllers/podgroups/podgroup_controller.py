@@ -19,7 +19,6 @@ from functools import partial
 from vscheduler import backoff, containment
 from vscheduler.controllers import ports
 from vscheduler.controllers.podgroups import (
-    auto_groups,
     deletion,
     group_reading,
     owners,
@@ -30,7 +29,7 @@ from vscheduler.controllers.podgroups import (
 from vscheduler.core.model import jobs
 from vscheduler.mirror import statuses
 from vscheduler.mirror.decode import events
-from vscheduler.mirror.translate import pods
+from vscheduler.mirror.translate import group_names, pods
 
 Work = Callable[[], Awaitable[None]]
 
@@ -90,6 +89,8 @@ class Outlets:
 class Follow:
     """A changed owner, whose group may have to follow."""
 
+    owner: str
+    """UID of the owner."""
     until: float
     patient: bool
     """Whether to wait for a group that no watch has shown yet."""
@@ -146,8 +147,10 @@ class PodGroupController:
         """Update the groups of these owners to their current number of pods."""
         until = time.monotonic() + self._pace.follow_seconds
         for seen in changed:
-            key = _key(seen.namespace, seen.owner.ref.uid)
-            self._follow.setdefault(key, Follow(until, patient=False))
+            ref = seen.owner.ref
+            for name in (group_names.short(ref.name, ref.uid), group_names.of_volcano(ref.uid)):
+                key = jobs.JobId(events.key_of(seen.namespace, name))
+                self._follow.setdefault(key, Follow(ref.uid, until, patient=False))
         self._changed.set()
 
     async def run(self) -> None:
@@ -263,8 +266,9 @@ class PodGroupController:
             self._pauses.failed(key, now)
         else:
             self._pauses.succeeded(key)
-        if owned.representative.owner is not None:
-            self._follow[key] = Follow(now + self._pace.follow_seconds, patient=True)
+        owner = owned.representative.owner
+        if owner is not None:
+            self._follow[key] = Follow(owner.uid, now + self._pace.follow_seconds, patient=True)
 
     def _follow_owners(self, now: float) -> None:
         """Start updates of groups to the pod numbers of their owners."""
@@ -284,18 +288,17 @@ class PodGroupController:
                 del self._follow[key]
             return
         del self._follow[key]
-        uid = key.partition(f"/{auto_groups.PREFIX}")[2]
-        owner = self._lister.owner(uid)
+        owner = self._lister.owner(follow.owner)
         if owner and self._lister.differs(key, self._creator.wanted(owned, owner)):
-            self._start(key, partial(self._amend, key, owned))
+            self._start(key, partial(self._amend, key, owned, owner.ref.uid))
 
-    async def _amend(self, key: jobs.JobId, owned: podgroup_creation.OwnedPods) -> None:
+    async def _amend(self, key: jobs.JobId, owned: podgroup_creation.OwnedPods, owner: str) -> None:
         try:
             await self._creator.amend(owned)
         except ports.RefusedError:
             now = time.monotonic()
             self._pauses.failed(key, now)
-            self._follow[key] = Follow(now + self._pace.follow_seconds, patient=False)
+            self._follow[key] = Follow(owner, now + self._pace.follow_seconds, patient=False)
 
     def _find_unused(self, now: float) -> None:
         """Start to judge groups that are marked, or unused for the grace period."""
@@ -340,8 +343,3 @@ class PodGroupController:
             self._pauses.failed(key, time.monotonic())
         if case.verdict is None:  # deleted: the watch will show the deletion in a moment
             self._pauses.succeeded(key)
-
-
-def _key(namespace: str, uid: str) -> jobs.JobId:
-    """Return the key of an owner's automatic group."""
-    return jobs.JobId(events.key_of(namespace, auto_groups.automatic_name(uid)))

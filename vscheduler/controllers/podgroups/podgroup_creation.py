@@ -88,6 +88,13 @@ class RefusalEvents:
                 self._reported[member.uid] = message
                 self._notify(statuses.refused_notice(subject_of(member), message))
 
+    def unreadable(self, member: auto_groups.Member, message: str) -> None:
+        """Record that annotations of the pod or its controller can't be read; an empty message
+        means that all can.
+        """
+        if message:
+            self._notify(statuses.unreadable_notice(workload_of(member), message))
+
     def forget(self, member: auto_groups.Member) -> None:
         """Record that the pod is in its PodGroup, or gone."""
         self._reported.pop(member.uid, None)
@@ -134,7 +141,7 @@ class PodGroupCreator:
         async def join(member: auto_groups.Member) -> None:
             key = f"{member.namespace}/{member.name}"
             with self._notes.failures.contained("join", key, subject_of(member)):
-                if await self._join(member):
+                if await self._join(member, owned.name):
                     resolved.append(member.uid)
 
         await group_reading.each(join, owned.joining)
@@ -150,6 +157,7 @@ class PodGroupCreator:
         return auto_groups.wanted(
             owned.representative,
             owner,
+            name=owned.name,
             scheduler=owned.scheduler,
             default_queue=owned.default_queue,
             inherit_owner_annotations=self._inherit,
@@ -200,6 +208,7 @@ class PodGroupCreator:
         problems = auto_groups.problems(member, owner, inherit_owner_annotations=self._inherit)
         for problem in problems:
             log.warning("podgroup.annotation", podgroup=owned.key, message=str(problem))
+        self._notices.unreadable(member, auto_groups.unreadable(made))
         log.info(
             "podgroup.created",
             podgroup=owned.key,
@@ -244,16 +253,18 @@ class PodGroupCreator:
                     raise
             else:
                 self._notes.done("amend")
-                minimum = patch["spec"].get("minMember")
+                minimum = patch.get("spec", {}).get("minMember")
+                if "status" in patch:
+                    self._notices.unreadable(owned.representative, auto_groups.unreadable(patch))
                 log.info("podgroup.amended", podgroup=owned.key, min_member=minimum)
                 return
             group = await self._reader.group(owned.namespace, owned.name)
 
-    async def _join(self, member: auto_groups.Member) -> bool:
+    async def _join(self, member: auto_groups.Member, group: str) -> bool:
         """Put a pod into its group; return whether the pod is resolved."""
         path = paths.PODS.at(member.name, member.namespace)
         try:
-            await self._api.patch(path, auto_groups.attachment(member))
+            await self._api.patch(path, auto_groups.attachment(member, group))
         except ports.RefusedError as error:
             key = f"{member.namespace}/{member.name}"
             if error.trouble not in GONE:
@@ -270,4 +281,18 @@ def subject_of(member: auto_groups.Member) -> statuses.ObjectReference:
     """Return a reference to the pod, for events."""
     return statuses.ObjectReference(
         kind="Pod", namespace=member.namespace, name=member.name, uid=member.uid
+    )
+
+
+def workload_of(member: auto_groups.Member) -> statuses.ObjectReference:
+    """Return a reference to the pod's controller, or to a bare pod, for events."""
+    owner = member.owner
+    if owner is None:
+        return subject_of(member)
+    return statuses.ObjectReference(
+        kind=owner.kind,
+        namespace=member.namespace,
+        name=owner.name,
+        uid=owner.uid,
+        api_version=owner.api_version,
     )

@@ -109,7 +109,8 @@ class PodGroupGC:
         await group_reading.each(read, cases)
         pods: defaultdict[str, list[deletion.Pod]] = defaultdict(list)
         for pod in await self._reader.pods(namespace):
-            pods[pod.group or pod.automatic].append(pod)
+            for name in pod.groups:
+                pods[name].append(pod)
         for case in cases:
             verdict: deletion.Step | None = unread.get(case.name, deletion.Keep(why=FAILED))
             with self._notes.failures.contained("part", case.key):

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from vscheduler.controllers.podgroups import auto_groups, deletion, owners, podgroup_creation
 from vscheduler.controllers.queues import queue_objects
 from vscheduler.core.model import jobs
-from vscheduler.mirror import state
+from vscheduler.mirror import state, statuses
 from vscheduler.mirror.decode import events, wire
-from vscheduler.mirror.translate import owner_references, pods, translation
+from vscheduler.mirror.translate import group_names, owner_references, pods, translation
 
 STARTED = frozenset({queue_objects.PHASES["Running"], queue_objects.PHASES["Unknown"]})
 RUNNING, PENDING = (queue_objects.PHASES[phase] for phase in ("Running", "Pending"))
@@ -36,7 +36,7 @@ class PodGroupLister:
         """
         for pod in self._mirror.ungrouped():
             if pod.lives and pod.origin is not None and _belongs_to_group(pod):
-                yield _automatic_group(pod, pod.origin), pod
+                yield self._automatic_group(pod, pod.origin), pod
 
     def owned_pods(
         self, key: jobs.JobId, waiting: Iterable[pods.Pod] = ()
@@ -54,7 +54,7 @@ class PodGroupLister:
             and pod.lives
             and pod.origin is not None
             and _belongs_to_group(pod)
-            and _automatic_group(pod, pod.origin) == key
+            and self._automatic_group(pod, pod.origin) == key
         ]
         every = (*newcomers.values(), *inside)
         if not every:
@@ -79,13 +79,15 @@ class PodGroupLister:
         return group is not None and self._is_ours(group)
 
     def differs(self, key: jobs.JobId, wanted: auto_groups.Body) -> bool:
-        """Whether the group's minimum differs from the wanted manifest."""
+        """Whether the group's minimum, or what is said of its annotations, differs from the wanted
+        manifest.
+        """
         event = events.convert(events.Kind.POD_GROUP, wanted)
         assert isinstance(event, events.Upsert), "what we write can be read"
         assert isinstance(event.object, wire.PodGroup)
         ours = translation.pod_group(event.object, "").job
         theirs = self._mirror.groups[key].job
-        return (ours.min_member, ours.min_resources) != (theirs.min_member, theirs.min_resources)
+        return _followed(ours) != _followed(theirs)
 
     def owners(self) -> tuple[owners.Seen, ...]:
         """Return all known owners."""
@@ -114,8 +116,30 @@ class PodGroupLister:
             if marked or not used:
                 yield key, group.job.uid, marked
 
+    def _automatic_group(self, pod: pods.Pod, origin: owner_references.OwnerTemplate) -> jobs.JobId:
+        """Return the key of the automatic group that a pod belongs to.
+
+        The pods of an owner share one group. If an earlier release has named it, they keep it: a
+        pod goes where it says, else into the group that exists, else where other pods say.
+        """
+        uid, name = (
+            (pod.uid, pod.key.partition("/")[2])
+            if origin.owner is None
+            else (origin.owner.uid, origin.owner.name)
+        )
+        fresh = group_names.automatic(name, uid, origin.scheduler)
+        keys = [
+            jobs.JobId(events.key_of(pod.namespace, each))
+            for each in dict.fromkeys((fresh, group_names.of_volcano(uid)))
+        ]
+        if pod.group is not None and pod.group in keys:
+            return pod.group
+        there = (key for key in keys if key in self._mirror.groups)
+        named = (key for key in keys if self._mirror.members(key))
+        return next(there, None) or next(named, None) or keys[0]
+
     def _is_ours(self, group: translation.Group) -> bool:
-        named = group.job.name.startswith(auto_groups.PREFIX)
+        named = group_names.is_automatic(group.job.name)
         label = group.job.labels.get(auto_groups.MANAGED_BY)
         return named and label == auto_groups.MANAGER and group.scheduler in self._schedulers
 
@@ -161,17 +185,17 @@ class StatusEvidence:
         return any(pod.holds_resources for pod in self._mirror.members(jobs.JobId(group.key)))
 
 
+def _followed(job: jobs.Job) -> tuple[object, ...]:
+    """Return what follows the owner."""
+    said = [each.message for each in job.state.conditions if each.type == statuses.ANNOTATIONS]
+    return job.min_member, job.min_resources, said
+
+
 def _belongs_to_group(pod: pods.Pod) -> bool:
     """Whether the pod belongs to a group: usable, or unusable and waiting, to be told by its
     group.
     """
     return pod.task is not None or pod.status in jobs.WAITING
-
-
-def _automatic_group(pod: pods.Pod, origin: owner_references.OwnerTemplate) -> jobs.JobId:
-    """Return the key of the group that the controllers would create for a pod."""
-    uid = pod.uid if origin.owner is None else origin.owner.uid
-    return jobs.JobId(events.key_of(pod.namespace, auto_groups.automatic_name(uid)))
 
 
 def _member(pod: pods.Pod) -> auto_groups.Member:

@@ -268,7 +268,7 @@ def _overcommitted(parent: queues.Queue, kids: Sequence[queues.Queue]) -> Body |
         for name, amount in sorted(_sum(theirs).items()):
             if amount > own.get(name, 0):
                 total, has = (
-                    quantities.format_quantity(name, each) for each in (amount, own.get(name, 0))
+                    quantities.readable(name, each) for each in (amount, own.get(name, 0))
                 )
                 message = (
                     f"its child queues together {verb} {total} of {name}, more than its own {has}; "

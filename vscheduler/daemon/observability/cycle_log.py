@@ -58,7 +58,7 @@ class CycleLog:
         self._total, self._excluded = result.total, result.excluded
         log.info(
             "total.changed",
-            total=quantities.format_amounts(result.total),
+            total=quantities.format_readable(result.total),
             nodes_left_out=queue_status.left_out(result.excluded),
         )
 

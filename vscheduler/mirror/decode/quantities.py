@@ -22,6 +22,9 @@ LENGTH_MAX = 1000
 EXPONENT_MAX = 2000
 """With at most LENGTH_MAX digits, a larger exponent can't change the amount: AMOUNT_MAX, 0 or 1."""
 
+READABLE_MAX = 8
+"""Exact quantities of bytes with more characters are rounded for people."""
+
 _GRAMMAR = re.compile(
     r"(?P<sign>[+-]?)(?P<whole>[0-9]*)(?:\.(?P<part>[0-9]*))?"
     r"(?P<suffix>[KMGTPE]i|[numkMGTPE]?|[eE](?P<exponent>[+-]?[0-9]+))",
@@ -75,6 +78,30 @@ def format_amounts(amounts: Mapping[str, float]) -> dict[str, str]:
     """Return amounts by resource as Kubernetes writes quantities; infinite amounts are left out."""
     return {
         name: format_quantity(name, amount)
+        for name, amount in sorted(amounts.items())
+        if math.isfinite(amount)
+    }
+
+
+def readable(name: str, amount: float) -> str:
+    """Return an amount as a Kubernetes quantity that people can read: 1.5, 19.667, 1536Mi.
+
+    Amounts are rounded to thousandths of Kubernetes' unit, bytes of fair shares to five digits.
+    """
+    if name in _BINARY_NAMES or name.startswith("hugepages-"):
+        exact = format_quantity(name, amount)
+        if len(exact) <= READABLE_MAX:
+            return exact
+        power = min(int(math.log(amount, 1024)), len(_BINARY))
+        return f"{amount / 1024**power:.2f}".rstrip("0").rstrip(".") + ("", *_BINARY)[power]
+    whole, thousandths = divmod(round(amount if name == resources.CPU else amount * 1000), 1000)
+    return f"{whole}.{thousandths:03}".rstrip("0").rstrip(".")
+
+
+def format_readable(amounts: Mapping[str, float]) -> dict[str, str]:
+    """Return readable amounts by resource; infinite amounts are left out."""
+    return {
+        name: readable(name, amount)
         for name, amount in sorted(amounts.items())
         if math.isfinite(amount)
     }

@@ -5,11 +5,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from vscheduler.mirror.decode import wire
-
-AUTOMATIC = "podgroup-"
-"""Name prefix of automatic PodGroups, followed by the UID of the pods' controller or of the pod
-itself (Volcano: helpers.GeneratePodgroupName).
-"""
+from vscheduler.mirror.translate import group_names
 
 DOMAIN = "volcano.sh/"
 """Part of annotation names that an automatic PodGroup copies, or is built from."""
@@ -52,7 +48,7 @@ def of_pod(pod: wire.Pod, group: str | None) -> OwnerTemplate | None:
 
     A pod with a PodGroup created by somebody else needs no template: None.
     """
-    if group is not None and not group.startswith(AUTOMATIC):
+    if group is not None and not group_names.is_automatic(group):
         return None
     metadata = pod.metadata
     kept = tuple(sorted(each for each in metadata.annotations.items() if DOMAIN in each[0]))

@@ -98,7 +98,7 @@ def test_a_phase_that_nobody_has_written_is_pending() -> None:
         ("cpu", {"cpu": 24}, "24"),
         ("cpu", {"cpu": "33333333u"}, "33.33"),
         ("cpu", {"cpu": "1500m"}, "1.5"),
-        ("cpu", {"cpu": "50m"}, "50m"),
+        ("cpu", {"cpu": "50m"}, "0.05"),
         ("cpu", {"cpu": "100"}, "100"),
         ("memory", {"memory": "107374182400"}, "100Gi"),
         ("memory", {"memory": "1536Mi"}, "1536Mi"),

@@ -50,9 +50,9 @@ SILVER = of("silver", status={"state": "Closing", "allocated": {"nvidia.com/gpu"
 def test_queues_as_lines() -> None:
     """A column per resource that anyone has; no parent, no column for parents."""
     assert text(queue_tables.listed([GOLD, SILVER], FILE)) == shown("""
-        NAME    STATE    WEIGHT  CPU    MEMORY      NVIDIA.COM/GPU  SHARE  PEND  INQ  RUN  AGE
-        gold    Open     1       24/25  96Gi/100Gi  0/0             0.96   0     0    0    5m
-        silver  Closing  2       0/-    0/-         8/-             -      0     0    0    5m
+        NAME    STATE    WEIGHT  CPU    MEMORY      NVIDIA.COM/GPU  SHARE     PEND  INQ  RUN  AGE
+        gold    Open     1       24/25  96Gi/100Gi  0/0             0.96 cpu  0     0    0    5m
+        silver  Closing  2       0/-    0/-         8/-             -         0     0    0    5m
     """)
 
 
@@ -86,14 +86,14 @@ def test_a_narrow_terminal_gets_figures_below_each_other() -> None:
     narrow = of("robotics-and-vision", status=queue_objects.FIGURES, parent="research")
     lines = queue_tables.listed([narrow, SILVER], terminal(80))
     assert text(lines) == shown("""
-        NAME                 ALLOCATED/DESERVED  SHARE  PODGROUPS  ABOUT
-        robotics-and-vision  24/25 cpu           0.96   0 pending  Open
-                             96Gi/100Gi memory          0 inqueue  in research
-                             0/0 nvidia.com/gpu         0 running  weight 1
-                                                                   5m
-        silver               0/- cpu             -      0 pending  Closing
-                             0/- memory                 0 inqueue  weight 2
-                             8/- nvidia.com/gpu         0 running  5m
+        NAME                 ALLOCATED/DESERVED  SHARE     PODGROUPS  ABOUT
+        robotics-and-vision  24/25 cpu           0.96 cpu  0 pending  Open
+                             96Gi/100Gi memory             0 inqueue  in research
+                             0/0 nvidia.com/gpu            0 running  weight 1
+                                                                      5m
+        silver               0/- cpu             -         0 pending  Closing
+                             0/- memory                    0 inqueue  weight 2
+                             8/- nvidia.com/gpu            0 running  5m
     """)
 
 
@@ -112,7 +112,7 @@ def test_all_about_a_queue() -> None:
         Weight:     1
         Priority:   5
         Parent:     root
-        Share:      0.96
+        Share:      0.96 cpu
         PodGroups:  0 pending, 0 inqueue, 0 running
         Age:        5m
 
@@ -163,7 +163,7 @@ def test_the_tree() -> None:
         NAME          CPU    MEMORY      SHARE
         root          -      -           -
         ├─ research   -      -           -
-        │  ├─ speech  24/25  96Gi/100Gi  0.96
+        │  ├─ speech  24/25  96Gi/100Gi  0.96 cpu
         │  │  └─ asr  -      -           -
         │  └─ vision  -      -           -
         └─ robotics   -      -           -
@@ -182,7 +182,7 @@ def test_queues_without_a_place_come_last() -> None:
     ]
     assert text(queue_tables.tree(queues, FILE)) == shown("""
         NAME     CPU    MEMORY      SHARE
-        root     24/25  96Gi/100Gi  0.96
+        root     24/25  96Gi/100Gi  0.96 cpu
         └─ fine  -      -           -
 
         Without a place in the tree:
@@ -221,3 +221,40 @@ def test_colours_do_not_shift_columns() -> None:
         queue_tables.Style(now=queue_objects.NOW, paint=lambda _, cell: f"<{cell}>"),
     )
     assert [line.replace("<", "").replace(">", "").rstrip() for line in painted] == plain
+
+
+def test_two_schedulers_of_a_queue_are_told_apart() -> None:
+    """What one of them divides says nothing about what both have given."""
+    parts = [
+        {"name": "online", "allocated": {"cpu": "0.1"}, "deserved": {"cpu": "0.2"}, "share": 0.5},
+        {"name": "batch", "allocated": {"cpu": "16.6"}, "deserved": {"cpu": "20"}, "share": 0.83},
+    ]
+    figures = {"allocated": {"cpu": "16.7"}, "deserved": {"cpu": "0.2"}, "share": 0.5}
+    lab = of("lab", status={**figures, "schedulers": parts})
+    lines = queue_tables.listed([lab], FILE)
+    assert text(lines) == shown("""
+        NAME          STATE  WEIGHT  CPU      MEMORY  SHARE     PEND  INQ  RUN  AGE
+        lab           Open   1       16.7/-   0/-     -         0     0    0    5m
+        lab (batch)                  16.6/20  0/0     0.83 cpu
+        lab (online)                 0.1/0.2  0/0     0.50 cpu
+    """)
+    block = text(queue_tables.block(lab, [], FILE))
+    assert "batch has, of what it gives: 16.6/20 cpu, 0/0 memory; share 0.83 cpu" in block
+
+
+@pytest.mark.parametrize(
+    ("allocated", "deserved", "share", "shown_as"),
+    [
+        ({"cpu": "3", "pods": "6"}, {"cpu": "8", "pods": "10"}, 0.6, "0.60 pods"),
+        ({"cpu": "3", "pods": "3"}, {"cpu": "6", "pods": "6"}, 0.5, "0.50 cpu"),
+        ({"cpu": "3"}, {"cpu": "6"}, 2.0, "2.00"),
+        ({}, {"cpu": "6"}, 0.0, "0.00"),
+        ({"cpu": "x"}, {"cpu": "6"}, 1.0, "1.00"),
+    ],
+)
+def test_a_share_names_its_resource(
+    allocated: dict[str, str], deserved: dict[str, str], share: float, shown_as: str
+) -> None:
+    """The one with the largest quotient, if that is the share."""
+    status = {"allocated": allocated, "deserved": deserved, "share": share}
+    assert queue_tables.share(of("lab", status=status)) == shown_as

@@ -156,9 +156,17 @@ async def test_figures_and_their_reason_are_applied_once(serve: Serve) -> None:
             "deserved": {"cpu": "2"},
             "realCapability": {"cpu": "6"},
             "share": 0.5,
+            "schedulers": [
+                {
+                    "name": "example.com",
+                    "allocated": {"cpu": "1"},
+                    "deserved": {"cpu": "2"},
+                    "share": 0.5,
+                }
+            ],
         }
         assert condition["type"] == "example.com/FairShare"
-        assert condition["message"] == "2 of 6 usable CPU: weight 1 of 3"
+        assert condition["message"] == "2 of 6 usable CPU: weight 1 of 3 that want more"
         assert (made.looked, made.written) == (1, {"written": 1})
 
 
@@ -311,7 +319,14 @@ async def test_volcanos_crd_gets_what_it_has_a_place_for(serve: Serve) -> None:
             assert all(set(each) == {"allocated"} for each in taken)
             assert made.written == {"written": 2}
     (line,) = [line for line in logs if line["event"] == "queue.fields_missing"]
-    assert line["fields"] == ["conditions", "deserved", "realCapability", "request", "share"]
+    assert line["fields"] == [
+        "conditions",
+        "deserved",
+        "realCapability",
+        "request",
+        "schedulers",
+        "share",
+    ]
     assert [line["share"] for line in logs if line["event"] == "queue.told"] == [0.5, 0.0, 0.5]
 
 

@@ -7,8 +7,10 @@ import pytest
 
 from vscheduler.controllers.podgroups import auto_groups, group_terms
 from vscheduler.controllers.podgroups.group_terms import MIN_MEMBER, MIN_RESOURCES, QUEUE
+from vscheduler.mirror.translate import group_names
 
 REF = auto_groups.OwnerRef(api_version="apps/v1", kind="ReplicaSet", name="web", uid="r1")
+NAME = group_names.short("web", "r1")
 JOB = auto_groups.OwnerRef(api_version="batch/v1", kind="Job", name="train", uid="j1")
 
 
@@ -42,7 +44,12 @@ def wanted(
 ) -> auto_groups.Body:
     """The manifest of its group."""
     return auto_groups.wanted(
-        pod, of, scheduler="vscheduler", default_queue="default", inherit_owner_annotations=inherit
+        pod,
+        of,
+        name=auto_groups.group_name(pod, "vscheduler"),
+        scheduler="vscheduler",
+        default_queue="default",
+        inherit_owner_annotations=inherit,
     )
 
 
@@ -67,7 +74,7 @@ def test_the_whole_manifest() -> None:
         "kind": "PodGroup",
         "metadata": {
             "namespace": "lab",
-            "name": "podgroup-r1",
+            "name": NAME,
             "labels": {"app.kubernetes.io/managed-by": "vscheduler"},
             "annotations": {
                 "scheduling.volcano.sh/scheduler-name": "vscheduler",
@@ -98,7 +105,7 @@ def test_the_whole_manifest() -> None:
 def test_a_bare_pod_has_a_group_of_its_own() -> None:
     """It owns it, and is alone in it, whatever it says."""
     body = wanted(member(owner=None, annotations={MIN_MEMBER: "3"}), None)
-    assert body["metadata"]["name"] == "podgroup-p1"
+    assert body["metadata"]["name"].startswith("web-1-")
     assert body["metadata"]["ownerReferences"][0]["kind"] == "Pod"
     assert body["metadata"]["ownerReferences"][0]["uid"] == "p1"
     assert body["spec"]["minMember"] == 1
@@ -300,8 +307,8 @@ def test_what_a_user_edited_stays_beside_what_follows() -> None:
 
 def test_a_pod_is_attached_by_its_uid() -> None:
     """Another one of its name isn't meant."""
-    assert auto_groups.attachment(member()) == {
-        "metadata": {"uid": "p1", "annotations": {"scheduling.k8s.io/group-name": "podgroup-r1"}}
+    assert auto_groups.attachment(member(), "mine") == {
+        "metadata": {"uid": "p1", "annotations": {"scheduling.k8s.io/group-name": "mine"}}
     }
 
 
@@ -336,3 +343,34 @@ def test_how_many_pods_an_owner_wants(
     metadata = {"name": "web", "uid": "r1"}
     body = {"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec}
     assert auto_groups.owner(body).replicas == replicas
+
+
+def test_an_annotation_that_cannot_be_read_becomes_a_condition() -> None:
+    """It says what is used instead; where all can be read, there is no status."""
+    body = wanted(member(), owner(group_min_member="eight"))
+    (condition,) = body["status"]["conditions"]
+    assert (condition["type"], condition["status"]) == ("vscheduler.io/Annotations", "False")
+    assert condition["reason"] == "AnnotationUnreadable"
+    assert condition["message"] == (
+        f"ReplicaSet lab/web: metadata.annotations[{MIN_MEMBER}]: 'eight' is not a number of "
+        "pods; 1 is used"
+    )
+    assert "status" not in wanted(member(), owner(group_min_member="8"))
+    long = wanted(member(), owner(group_min_member="x" * 5000))
+    assert len(auto_groups.unreadable(long)) == auto_groups.MESSAGE_MAX
+
+
+def test_the_condition_goes_when_the_annotation_is_corrected() -> None:
+    """Those of the scheduler stay; and it comes when an annotation is spoilt later."""
+    wrong, right = (wanted(member(), owner(group_min_member=text)) for text in ("one", "1"))
+    said = {"type": "Unschedulable", "status": "True"}
+    spoilt = stored(wrong)
+    spoilt["status"]["conditions"].insert(0, said)
+    identity = {"uid": "g1", "resourceVersion": "7"}
+    corrected = auto_groups.change(spoilt, right)
+    assert corrected == {"metadata": identity, "status": {"conditions": [said]}}
+    assert auto_groups.change(spoilt, wrong) is None
+    assert auto_groups.change(stored(right), wrong) == {
+        "metadata": identity,
+        "status": wrong["status"],
+    }

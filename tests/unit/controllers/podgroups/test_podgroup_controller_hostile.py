@@ -13,7 +13,7 @@ async def test_a_group_that_the_controller_fails_at_holds_up_no_other() -> None:
         left = [ZeroDivisionError(), KeyError("x"), RecursionError()]
 
         def fail(method: str, path: str) -> None:
-            wrong = path.endswith(("/bad", "podgroup-pod-bad"))
+            wrong = path.endswith(("/bad", group_api.name_of_bare("bad")))
             if method in ("create", "patch") and wrong and left:
                 raise left.pop()
 

@@ -42,7 +42,7 @@ def test_the_total_is_told_when_it_or_what_is_left_out_changes() -> None:
     """As quantities, with the nodes that aren't counted and why."""
     less = replace(CYCLE, excluded=(TAINTED,))
     lines = told(CYCLE, CYCLE, less, less, CYCLE, event="total.changed")
-    total = {"cpu": "75500m", "memory": "8Gi"}
+    total = {"cpu": "75.5", "memory": "8Gi"}
     whole = {"total": total, "nodes_left_out": []}
     left_out = ["taint gpu=true: 3 nodes, e.g. n1, n2"]
     assert lines == [whole, {"total": total, "nodes_left_out": left_out}, whole]

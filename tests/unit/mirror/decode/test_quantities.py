@@ -121,3 +121,27 @@ def test_amounts_without_a_limit_are_left_out() -> None:
         "cpu": "1500m",
         "memory": "1Gi",
     }
+
+
+@pytest.mark.parametrize(
+    ("name", "amount", "text"),
+    [
+        ("cpu", 20_500, "20.5"),
+        ("cpu", 59_000 / 3, "19.667"),
+        ("cpu", 25_000, "25"),
+        ("cpu", 1, "0.001"),
+        ("cpu", 0, "0"),
+        ("nvidia.com/gpu", 8 / 3, "2.667"),
+        ("pods", 110, "110"),
+        ("memory", 0, "0"),
+        ("memory", 100 * 2**30, "100Gi"),
+        ("memory", 1536 * 2**20, "1536Mi"),
+        ("memory", 200 * 2**30 / 3, "66.67Gi"),
+        ("memory", 2**63 - 1, "8Ei"),
+        ("memory", 7, "7"),
+    ],
+)
+def test_people_read_decimals(name: str, amount: float, text: str) -> None:
+    """And Kubernetes reads them, too: as nearly the same amount."""
+    assert quantities.readable(name, amount) == text
+    assert quantities.parse(name, text) == pytest.approx(amount, rel=1e-3, abs=1)

@@ -1,0 +1,263 @@
+"""The commands on a cluster of plain objects: what is printed where, and the exit status."""
+
+import json
+from collections.abc import Callable
+
+import pytest
+import yaml
+from click import testing
+
+from tests.unit.cli import job_objects
+from tests.unit.cli.job_objects import MESSAGE
+from vscheduler.cli import main
+from vscheduler.cli.job import command, job_figures
+from vscheduler.cli.queue import cluster_client
+from vscheduler.cli.queue.cluster_client import Kind
+
+Run = Callable[..., testing.Result]
+
+
+@pytest.fixture
+def source() -> job_objects.Fake:
+    """Two queues; one job runs, two wait; `big` is a Job's, and its scheduler says why it waits."""
+    found = job_objects.objects()
+    groups = {each["metadata"]["name"]: each for each in found[Kind.POD_GROUP]}
+    groups["runs"]["status"]["phase"] = "Running"
+    job_objects.says(groups["big"], MESSAGE, "2026-01-01T11:30:00Z")
+    for pod in found[Kind.POD]:
+        if pod["metadata"]["name"].startswith("big"):
+            job_objects.owned(pod, "Job", "train")
+    return job_objects.Fake(found)
+
+
+@pytest.fixture
+def run(source: job_objects.Fake, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run a command on that cluster."""
+    monkeypatch.setattr(cluster_client, "opened", lambda *_: job_objects.opened(source))
+    return lambda *words: testing.CliRunner().invoke(main.vscheduler, ["job", *words])
+
+
+def table(text: str) -> list[dict[str, str]]:
+    """The rows of a table whose cells have no spaces, but for the last."""
+    titles, *lines = (line.split(maxsplit=7) for line in text.splitlines())
+    return [dict(zip(titles, line, strict=True)) for line in lines]
+
+
+def test_list(run: Run) -> None:
+    """Waiting jobs first, in the order of their turns, with the scheduler's own words."""
+    done = run("list")
+    assert (done.exit_code, done.stderr) == (0, "")
+    rows = table(done.stdout)
+    assert [(row["WORKLOAD"], row["QUEUE"], row["STATE"]) for row in rows] == [
+        ("job/train", "lab", "Inqueue"),
+        ("pod/small-0", "lab", "Pending"),
+        ("podgroup/runs", "shop", "Running"),
+    ]
+    assert [(row["RUN/MIN/ALL"], row["IN-QUEUE"], row["OVERALL"]) for row in rows] == [
+        ("0/3/3", "1/2", "1/2"),
+        ("0/1/1", "2/2", "2/2"),
+        ("2/2/2", "-", "-"),
+    ]
+    assert [row["REASON"] for row in rows] == ["needs 2 cpu more", "-", "-"]
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        (["--queue=shop"], ["podgroup/runs"]),
+        (["--state=waiting"], ["job/train", "pod/small-0"]),
+        (["--state=Running", "--state=pending"], ["pod/small-0", "podgroup/runs"]),
+        (["--sort-by=name"], ["job/train", "pod/small-0", "podgroup/runs"]),
+        (["--sort-by=pods"], ["job/train", "podgroup/runs", "pod/small-0"]),
+        (["--sort-by=age"], ["pod/small-0", "job/train", "podgroup/runs"]),
+        (["-n", "other"], []),
+        (["-A"], ["job/train", "pod/small-0", "podgroup/runs"]),
+    ],
+)
+def test_what_is_listed_and_in_which_order(run: Run, words: list[str], shown: list[str]) -> None:
+    """Names only, for scripts; kubectl takes most of them."""
+    done = run("list", "-o", "name", *words)
+    assert (done.exit_code, done.stdout.split()) == (0, shown)
+
+
+def test_wide_and_without_titles(run: Run) -> None:
+    """The whole sentence, the PodGroup and the namespace."""
+    done = run("list", "-A", "-o", "wide", "--no-headers")
+    first = done.stdout.splitlines()[0]
+    assert first.split()[:2] == ["default", "job/train"]
+    assert first.endswith(MESSAGE)
+    assert " big " in first
+    hint = "No jobs found in this namespace; -A shows all namespaces.\n"
+    assert run("list", "-n", "other").stderr == hint
+    assert run("list", "-A", "--queue=none").stderr == "No jobs found.\n"
+
+
+def test_documents(run: Run) -> None:
+    """A list in an object, or one job as it is."""
+    listed = json.loads(run("list", "-o", "json").stdout)["jobs"]
+    train = listed[0]
+    assert train["place"] == {
+        "inQueue": 1,
+        "ofQueue": 2,
+        "overall": 1,
+        "ofAll": 2,
+        "approximate": False,
+    }
+    assert train["pods"] == {"running": 0, "minimum": 3, "total": 3}
+    assert (train["reason"], train["message"]) == ("NotEnoughResources", MESSAGE)
+    got = yaml.safe_load(run("get", "job/train", "-o", "yaml").stdout)
+    assert got["podGroup"] == "big"
+    assert [each["name"] for each in got["members"]] == ["big-0", "big-1", "big-2"]
+    assert "place" not in listed[2]
+
+
+def test_get_shows_pods_and_history(run: Run) -> None:
+    """When which pods were bound, and where."""
+    text = run("get", "runs").stdout
+    assert "podgroup/runs" in text
+    assert "runs-1  Running  n1" in text
+    assert "2 pods bound: runs-0 to n1 and runs-1 to n1" in text
+
+
+def test_why(run: Run) -> None:
+    """Sentence, place in line, and what the queue has."""
+    done = run("why", "train")
+    assert done.exit_code == 0
+    assert "job/train in namespace default has been waiting for" in done.stdout
+    assert "0 of 3 pods run; 3 must start together" in done.stdout
+    assert MESSAGE in done.stdout
+    assert "Place in line: 1 of 2 in queue lab, 1 of 2 overall." in done.stdout
+    assert "--scheduler-conf" in done.stderr
+
+
+def test_why_nobody_says_anything(run: Run) -> None:
+    """It tells which scheduler should."""
+    done = run("why", "pod/small-0")
+    assert "No scheduler has said anything about it yet. Its scheduler is vscheduler" in done.stdout
+    assert "doesn't wait: it has been running" in run("why", "runs").stdout
+
+
+def test_what_would_help_is_asked_for_with_the_whole_snapshot(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only of jobs that wait."""
+    asked: list[tuple[set[str], str]] = []
+
+    def remedies(manifests: object, job: str) -> list[str]:
+        asked.append(({each["kind"] for each in manifests}, job))  # type: ignore[attr-defined]
+        return ["fewer pods"]
+
+    monkeypatch.setattr(command, "REMEDIES", (remedies,))
+    text = run("why", "train", "runs").stdout
+    assert "What would help:\n  - fewer pods" in text
+    kinds = {"Node", "Pod", "PodGroup", "PriorityClass", "Queue"}
+    assert asked == [(kinds, "default/big")]
+
+
+def test_why_names_annotations_that_cannot_be_read(run: Run, source: job_objects.Fake) -> None:
+    """As the controllers have written it."""
+    group = source.found[Kind.POD_GROUP][0]
+    said = {"type": "vscheduler.io/Annotations", "status": "False", "message": "'eight' is none"}
+    group["status"].setdefault("conditions", []).append(said)
+    text = run("why", f"pg/{group['metadata']['name']}").stdout
+    assert "Annotations can't be read: 'eight' is none" in text
+
+
+@pytest.mark.parametrize("verb", ["get", "why"])
+def test_a_job_that_is_not_there(run: Run, verb: str) -> None:
+    """The others are shown; near names are named."""
+    done = run(verb, "job/trian", "runs")
+    assert done.exit_code == 1
+    assert "there is no job job/trian in namespace default; did you mean job/train?" in done.stderr
+    assert "podgroup/runs" in done.stdout
+
+
+def test_a_job_of_another_namespace_is_pointed_at(run: Run) -> None:
+    """As far as the user may read it."""
+    done = run("why", "train", "-n", "other")
+    assert done.stderr == "there is no job train in namespace other; namespace default has one\n"
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "group", "says"),
+    [
+        ("vscheduler", "gone", "there is no PodGroup gone, which the pod names"),
+        ("default-scheduler", "", "which knows neither queues nor PodGroups"),
+        ("vschedular", "", "does `vscheduler run --scheduler-name vschedular` run"),
+    ],
+)
+def test_pods_without_a_podgroup(
+    run: Run, source: job_objects.Fake, scheduler: str, group: str, says: str
+) -> None:
+    """The usual mistakes."""
+    name = {"scheduling.k8s.io/group-name": group} if group else {}
+    metadata = {"name": "lone-0", "namespace": "default", "annotations": name}
+    pod = {"metadata": metadata, "spec": {"schedulerName": scheduler}}
+    source.found[Kind.POD].append(job_objects.owned(pod, "Job", "lone"))
+    done = run("why", "job/lone")
+    assert done.exit_code == 1
+    assert "pod lone-0: " in done.stderr
+    assert says in done.stderr
+
+
+def test_a_tenant_sees_its_own_namespace(
+    source: job_objects.Fake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Places are among what it may read, and marked; priorities it can't."""
+    fake = job_objects.Fake(source.found, "default")
+    monkeypatch.setattr(cluster_client, "opened", lambda *_: job_objects.opened(fake))
+    done = testing.CliRunner().invoke(main.vscheduler, ["job", "list"])
+    assert done.exit_code == 0
+    assert [row["IN-QUEUE"] for row in table(done.stdout)] == ["~1/2", "~2/2", "-"]
+    assert [row["OVERALL"] for row in table(done.stdout)] == ["-", "-", "-"]
+    kinds = "priorityclasses, nodes, podgroups and pods"
+    assert f"places are approximate: you may not list {kinds} in the whole" in done.stderr
+    why = testing.CliRunner().invoke(main.vscheduler, ["job", "why", "train"])
+    assert "about 2 of 2 in queue lab, counting only what you may read" in why.stdout
+
+
+def test_who_may_read_nothing_is_told(
+    source: job_objects.Fake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of all namespaces, or of another one."""
+    fake = job_objects.Fake(source.found, "theirs")
+    monkeypatch.setattr(cluster_client, "opened", lambda *_: job_objects.opened(fake))
+    for words in (["-A"], ["-n", "default"]):
+        done = testing.CliRunner().invoke(main.vscheduler, ["job", "list", *words])
+        assert done.exit_code == 1
+        assert done.stderr == "Error: may not list PodGroup\n"
+
+
+def test_without_pods_the_counts_are_those_of_the_status(
+    source: job_objects.Fake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All that is known is shown."""
+    fake = job_objects.Fake(source.found, refused=frozenset({Kind.POD}))
+    monkeypatch.setattr(cluster_client, "opened", lambda *_: job_objects.opened(fake))
+    done = testing.CliRunner().invoke(main.vscheduler, ["job", "list"])
+    assert {row["RUN/MIN/ALL"] for row in table(done.stdout)} == {"0/3/-", "0/1/-", "0/2/-"}
+
+
+@pytest.mark.parametrize("alias", ["podgroup", "pg", "jobs"])
+def test_other_names_of_the_command(run: Run, alias: str) -> None:
+    """As kubectl calls them."""
+    done = testing.CliRunner().invoke(main.vscheduler, [alias, "list", "-o", "name"])
+    assert done.stdout == run("list", "-o", "name").stdout
+
+
+def test_numbers_in_names_of_pods_sort_as_numbers() -> None:
+    """w-2 comes before w-10."""
+    pods = [
+        {
+            "metadata": {
+                "name": f"w-{number}",
+                "namespace": "ns",
+                "annotations": {"scheduling.k8s.io/group-name": "g"},
+            }
+        }
+        for number in (10, 2, 1)
+    ]
+    group = {"metadata": {"name": "g", "namespace": "ns"}}
+    places = job_figures.Places(found={}, approximate=False)
+    (job,) = job_figures.jobs_of([group], pods, places)
+    assert [pod.name for pod in job.pods or ()] == ["w-1", "w-2", "w-10"]

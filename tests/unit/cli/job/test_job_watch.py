@@ -1,0 +1,86 @@
+"""`job list -w`: what is followed, and what is printed of it."""
+
+import copy
+from typing import Any
+
+import pytest
+
+from tests.unit.cli import job_objects
+from vscheduler.cli.job import job_figures, job_watch, listing, placing
+from vscheduler.cli.queue import cluster_client
+from vscheduler.cli.queue.cluster_client import Change, Kind
+
+
+def named(found: placing.Seen, kind: Kind) -> list[str]:
+    """Names of the objects of a kind."""
+    return [each["metadata"]["name"] for each in found.objects[kind]]
+
+
+def following(fake: Any, namespace: str | None) -> Any:
+    """The iterator, and what it saw first."""
+    follow = job_watch.follow(fake, namespace, placing.look(fake, namespace))
+    return follow, next(follow)
+
+
+def test_changes_of_all_kinds_are_followed() -> None:
+    """An object that is new, changed or gone."""
+    fake = job_objects.Fake(job_objects.objects())
+    follow, first = following(fake, None)
+    assert sorted(named(first, Kind.POD_GROUP)) == ["big", "runs", "small"]
+    assert named(first, Kind.NODE) == ["n1"]
+    big, *_ = (each for each in fake.found[Kind.POD_GROUP] if each["metadata"]["name"] == "big")
+    changed = copy.deepcopy(big)
+    job_objects.says(changed, "full", "2026-01-01T11:40:00Z")
+    fake.script.put(Change(item=changed))
+    second = next(follow)
+    assert changed in second.objects[Kind.POD_GROUP]
+    fake.script.put(Change(item=changed, gone=True))
+    assert sorted(named(next(follow), Kind.POD_GROUP)) == ["runs", "small"]
+
+
+def test_a_tenant_follows_its_namespace() -> None:
+    """Kinds that it may not read stay away; what is left out is still told."""
+    fake = job_objects.Fake(job_objects.objects(), "default")
+    _, first = following(fake, "default")
+    assert set(first.objects) == {Kind.QUEUE, Kind.POD_GROUP, Kind.POD}
+    assert Kind.NODE in first.left_out
+
+
+def test_a_right_that_is_taken_away_ends_it() -> None:
+    """Anything else is tried again."""
+    fake = job_objects.Fake(job_objects.objects())
+    follow, _ = following(fake, None)
+    fake.script.put(cluster_client.Forbidden("no more"))
+    with pytest.raises(cluster_client.Forbidden, match="no more"):
+        next(follow)
+
+
+def jobs(*groups: dict[str, Any]) -> list[job_figures.Job]:
+    """Jobs of these PodGroups."""
+    return job_figures.jobs_of(groups, [], job_figures.Places(found={}, approximate=False))
+
+
+@pytest.mark.parametrize(
+    ("output", "lines"),
+    [("table", ["podgroup/b", "ns/a is gone"]), ("name", ["podgroup/b"])],
+)
+def test_only_what_changed_is_printed_again(
+    capsys: pytest.CaptureFixture[str], output: str, lines: list[str]
+) -> None:
+    """Titles come once; a note, too."""
+    a, b = ({"metadata": {"name": name, "namespace": "ns"}} for name in "ab")
+    show = listing.Listing(output=output, headers=True, namespaces=False)
+    seen = placing.Seen(left_out={Kind.NODE: "no"})
+    show.again(jobs(a, b), seen)
+    first = capsys.readouterr()
+    assert [line.split()[0] for line in first.out.splitlines()] == [
+        *(["WORKLOAD"] if output == "table" else []),
+        "podgroup/a",
+        "podgroup/b",
+    ]
+    assert "you may not list nodes in the whole cluster" in first.err
+    show.again(jobs(a, b), seen)
+    assert capsys.readouterr() == ("", "")
+    show.again(jobs(b | {"status": {"phase": "Running"}}), seen)
+    shown = capsys.readouterr().out.splitlines()
+    assert [line[: len(lines[at])] for at, line in enumerate(shown)] == lines

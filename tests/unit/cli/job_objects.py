@@ -1,0 +1,101 @@
+"""A cluster of plain objects as `vscheduler job` reads it, or the part that a tenant may read."""
+
+import queue
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tests import pictures
+from vscheduler.cli.queue import cluster_client
+from vscheduler.cli.queue.cluster_client import Kind
+
+PICTURE = """
+    node  n1 cpu=4
+    queue lab weight=1        queue shop weight=3
+    job   shop/runs min=2 scheduled=60  n1 n1
+    job   lab/big   min=3 cpu=2 priority=5 age=30   - - -
+    job   lab/small min=1 cpu=1 age=90 phase=Pending  -
+"""
+MESSAGE = "needs 2 cpu more; the largest hole is 0 cpu on n1"
+
+
+def objects(picture: str = PICTURE) -> dict[Kind, list[cluster_client.Object]]:
+    """The objects of a picture by kind, as a list of the API server has them."""
+    made: dict[Kind, list[cluster_client.Object]] = {kind: [] for kind in Kind}
+    for each in pictures.documents(picture):
+        made[Kind(each["kind"])].append(each)
+    return made
+
+
+def owned(pod: dict[str, Any], kind: str, name: str, **labels: str) -> dict[str, Any]:
+    """Give a pod a controller."""
+    version = {"job": "batch/v1", "replicaset": "apps/v1"}.get(kind.lower(), "x.io/v1")
+    reference = {"apiVersion": version, "kind": kind, "name": name, "uid": name, "controller": True}
+    pod["metadata"]["ownerReferences"] = [reference]
+    pod["metadata"]["labels"] = {**pod["metadata"].get("labels", {}), **labels}
+    return pod
+
+
+class Fake:
+    """A source of objects; `only` is the namespace that the user may read, None: all."""
+
+    def __init__(
+        self,
+        found: dict[Kind, list[cluster_client.Object]],
+        only: str | None = None,
+        *,
+        refused: frozenset[Kind] = frozenset(),
+    ) -> None:
+        self.found = found
+        self._only = only
+        self._refused = refused
+        self._within: str | None = None
+        self.namespace = "default"
+        self.asked: list[tuple[str, str | None]] = []
+        self.script: queue.Queue[Any] = queue.Queue()
+
+    def list(self, kind: Kind) -> cluster_client.Listing:
+        """All readable objects of a kind."""
+        self.asked.append((kind, self._within))
+        narrow = self._only is not None and self._within != self._only
+        if kind in self._refused or (narrow and kind is not Kind.QUEUE):
+            raise cluster_client.Forbidden(f"may not list {kind}")
+        items = [
+            each
+            for each in self.found[kind]
+            if self._within is None or each["metadata"].get("namespace") == self._within
+        ]
+        return cluster_client.Listing(items=items, version="1")
+
+    def within(self, namespace: str) -> "Fake":
+        """The same, of one namespace."""
+        made = Fake(self.found, self._only, refused=self._refused)
+        made._within, made.asked, made.script = namespace, self.asked, self.script
+        return made
+
+    def queue(self, name: str) -> cluster_client.Object | None:
+        """One of the queues."""
+        by_name = {each["metadata"]["name"]: each for each in self.found[Kind.QUEUE]}
+        return by_name.get(name)
+
+    def watch(self, kind: Kind, version: str) -> Iterator[cluster_client.Change]:
+        """What the script says, for PodGroups; an error is raised."""
+        assert version == "1"
+        script = self.script if kind is Kind.POD_GROUP else queue.Queue()
+        while True:
+            change = script.get()
+            if isinstance(change, cluster_client.ClusterError):
+                raise change
+            yield change
+
+
+@contextmanager
+def opened(fake: Fake) -> Iterator[Fake]:
+    """In place of cluster_client.opened."""
+    yield fake
+
+
+def says(group: dict[str, Any], message: str, since: str) -> None:
+    """Let a scheduler say why a PodGroup waits."""
+    reason = {"reason": "NotEnoughResources", "message": message, "lastTransitionTime": since}
+    group["status"]["conditions"] = [{"type": "Unschedulable", "status": "True", **reason}]

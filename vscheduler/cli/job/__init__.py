@@ -1,0 +1,1 @@
+"""`vscheduler job`: list, get, why."""

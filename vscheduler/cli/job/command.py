@@ -1,0 +1,369 @@
+"""`vscheduler job list|get|why`: the jobs of a cluster, their places in line, and why they wait."""
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TypeVar
+
+import click
+
+from vscheduler.cli import lazy_commands, screen
+from vscheduler.cli.job import (
+    documents,
+    explained,
+    histories,
+    job_completion,
+    job_figures,
+    job_tables,
+    workloads,
+)
+from vscheduler.cli.queue import cluster_client, completion
+from vscheduler.cli.queue.cluster_client import Kind
+from vscheduler.core.model import jobs
+from vscheduler.mirror import plain_text
+
+with lazy_commands.importing():
+    from vscheduler.cli.job import job_watch, listing, placing
+    from vscheduler.core.config import policy as policies
+    from vscheduler.daemon import configuration
+
+WAITING = "Waiting"
+STATES = (WAITING, *(str(phase) for phase in jobs.Phase))
+ORDERS = ("place", "name", "queue", "age", "waiting", "pods")
+
+REMEDIES: Sequence[explained.Remedies] = ()
+"""Sources of what would help a waiting job, asked in this order."""
+
+JOBS = click.argument(
+    "names", metavar="JOB...", nargs=-1, required=True, shell_complete=job_completion.jobs
+)
+
+Command = TypeVar("Command", bound=Callable[..., None])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flags:
+    """Flags of all three commands."""
+
+    kubeconfig: str
+    context: str
+    namespace: str
+    all_namespaces: bool
+    scheduler_conf: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Which jobs are shown, and in which order."""
+
+    queues: Sequence[str] = ()
+    states: Sequence[str] = ()
+    order: str = "place"
+
+    def of(self, found: Sequence[job_figures.Job]) -> list[job_figures.Job]:
+        """Return the jobs to show."""
+        chosen = [
+            each
+            for each in found
+            if (not self.queues or each.queue in self.queues)
+            and (not self.states or each.phase in self.states or self._waits(each))
+        ]
+        return sorted(chosen, key=lambda each: (*_rank(each, self.order), each.key))
+
+    def _waits(self, job: job_figures.Job) -> bool:
+        return WAITING in self.states and job.waits
+
+
+def options(command: Command) -> Command:
+    """Add the flags of all three commands."""
+    for add in (
+        *cluster_client.ACCESS,
+        click.option(
+            "--scheduler-conf",
+            metavar="FILE",
+            default="",
+            help="The scheduler's configuration, which decides the order of jobs [default: the "
+            "built-in one].",
+        ),
+        click.option("-A", "--all-namespaces", is_flag=True, help="Jobs of all namespaces."),
+        click.option(
+            "-n",
+            "--namespace",
+            metavar="NAME",
+            default="",
+            help="Jobs of this namespace [default: that of the kubeconfig's context].",
+        ),
+    ):
+        command = add(command)
+    return command
+
+
+@click.group("job", short_help="Show jobs, their places in line, and why they wait.")
+def command() -> None:
+    """Show the jobs of a cluster, their places in line, and why they wait.
+
+    A job is a PodGroup with its pods. JOB names its workload, such as job/train, rayjob/tune or
+    deployment/web, or the PodGroup. In tables, 0/8/8 means: no pod runs, 8 must start together,
+    there are 8.
+    """
+
+
+@command.command("list", short_help="List jobs, one per line, in the order of the waiting line.")
+@click.option("-w", "--watch", is_flag=True, help="Keep showing changes until Ctrl-C.")
+@click.option("--no-headers", is_flag=True, help="Print no titles of columns.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["table", "wide", *listing.PROGRAMS]),
+    default="table",
+    show_default=True,
+    help="Output format.",
+)
+@click.option(
+    "--sort-by",
+    type=click.Choice(ORDERS),
+    default="place",
+    show_default=True,
+    help="Sort order; place: waiting jobs first, in the order of their turns.",
+)
+@click.option(
+    "--state",
+    "states",
+    multiple=True,
+    type=click.Choice(STATES, case_sensitive=False),
+    help="Only jobs in this state; repeatable.",
+)
+@click.option(
+    "--queue",
+    "queues",
+    multiple=True,
+    metavar="NAME",
+    shell_complete=completion.queues,
+    help="Only jobs of this queue; repeatable.",
+)
+@options
+def list_command(
+    *,
+    output: str,
+    watch: bool,
+    no_headers: bool,
+    sort_by: str,
+    states: tuple[str, ...],
+    queues: tuple[str, ...],
+    **flags: object,
+) -> None:
+    """List jobs, one per line: workload, queue, state, pods, places in line, and why they wait.
+
+    Places are those among the waiting jobs of the queue, and of the whole scheduler. With ~, jobs
+    that you may not read aren't counted.
+    """
+    given = Flags(**flags)  # type: ignore[arg-type]  # the flags are its fields
+    selection = Selection(queues=queues, states=states, order=sort_by)
+    with _cluster(given) as (cluster, namespace, policy):
+        seen = placing.look(cluster, namespace)
+        show = listing.Listing(output=output, headers=not no_headers, namespaces=namespace is None)
+        if not watch:
+            show(selection.of(_jobs(seen, namespace, policy)), seen)
+            return
+        for found in job_watch.follow(cluster, namespace, seen):
+            show.again(selection.of(_jobs(found, namespace, policy)), found)
+
+
+@command.command("get", short_help="Show details of jobs: pods, nodes and history.")
+@click.argument(
+    "names", metavar="JOB...", nargs=-1, required=True, shell_complete=job_completion.jobs
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["table", "wide", *listing.PROGRAMS]),
+    default="table",
+    show_default=True,
+    help="Output format.",
+)
+@options
+def get_command(*, names: tuple[str, ...], output: str, **flags: object) -> None:
+    """Show details of jobs: figures, pods and their nodes, and what happened: when pods were bound
+    and evicted, and for whom.
+
+    With `-o wide` the output is like that of `list`.
+    """
+    given = Flags(**flags)  # type: ignore[arg-type]  # the flags are its fields
+    with _cluster(given) as (cluster, namespace, policy):
+        seen = placing.look(cluster, namespace)
+        found, missing = _chosen(names, seen, namespace, policy)
+        events = _events(cluster, namespace) if output not in {"name", "wide"} else []
+        told = [(each, histories.of(each, events)) for each in found]
+        if output == "wide":
+            screen.say(
+                *job_tables.listed(found, listing.style(wide=True), namespaces=namespace is None),
+                painted=True,
+            )
+        elif output in listing.PROGRAMS:
+            listing.print_objects(
+                [(each, documents.tree(each, history)) for each, history in told],
+                output,
+                single=len(names) == 1,
+            )
+        else:
+            style = listing.style(wide=False)
+            blocks = [job_tables.block(each, history, style) for each, history in told]
+            screen.say(*_joined(blocks), painted=True)
+        _end(seen, missing)
+
+
+@command.command("why", short_help="Explain why jobs wait, and where in line they are.")
+@click.argument(
+    "names", metavar="JOB...", nargs=-1, required=True, shell_complete=job_completion.jobs
+)
+@options
+def why_command(*, names: tuple[str, ...], **flags: object) -> None:
+    """Explain why jobs wait: the scheduler's reason with numbers, the place in line, and what the
+    queue has of what it deserves.
+    """
+    given = Flags(**flags)  # type: ignore[arg-type]  # the flags are its fields
+    with _cluster(given) as (cluster, namespace, policy):
+        seen = placing.look(cluster, namespace)
+        found, missing = _chosen(names, seen, namespace, policy)
+        blocks = []
+        for each in found:
+            helps = [
+                line
+                for remedies in (REMEDIES if each.waits and seen.complete else ())
+                for line in remedies(seen.manifests, each.key)
+            ]
+            queue = placing.queue_of(seen, each.queue)
+            blocks.append(explained.lines(each, queue, helps, listing.style(wide=False)))
+        screen.say(*_joined(blocks), painted=True)
+        if not given.scheduler_conf and any(each.place is not None for each in found):
+            screen.say(
+                "Places assume the built-in configuration; give the scheduler's own with "
+                "--scheduler-conf.",
+                err=True,
+            )
+        _end(seen, missing)
+
+
+@contextmanager
+def _cluster(
+    given: Flags,
+) -> Iterator[tuple[cluster_client.Cluster, str | None, policies.Policy]]:
+    """Provide the cluster, the namespace (None: all), and the policy; errors become sentences."""
+    try:
+        policy = configuration.load(given.scheduler_conf).policy
+    except configuration.ConfigurationError as error:
+        screen.fail(error.problems)
+    try:
+        with (
+            cluster_client.tidy_end(),
+            cluster_client.opened(given.kubeconfig, given.context) as cluster,
+        ):
+            named = given.namespace or ("" if given.all_namespaces else cluster.namespace)
+            yield cluster, None if given.all_namespaces else named, policy
+    except cluster_client.ClusterError as error:
+        raise click.ClickException(plain_text.shown(str(error))) from error
+    except KeyboardInterrupt:
+        sys.exit(cluster_client.INTERRUPTED_STATUS)
+
+
+def _jobs(
+    seen: placing.Seen, namespace: str | None, policy: policies.Policy
+) -> list[job_figures.Job]:
+    """Return the jobs of the namespace. Places are computed only if a job waits."""
+    groups = _inside(seen.objects.get(Kind.POD_GROUP, ()), namespace)
+    pods = seen.objects.get(Kind.POD)
+    members = None if pods is None else _inside(pods, namespace)
+    found = job_figures.jobs_of(groups, members, placing.NO_PLACES)
+    if not any(each.waits for each in found):
+        return found
+    return job_figures.jobs_of(groups, members, placing.places(seen, policy))
+
+
+def _inside(
+    objects: Sequence[cluster_client.Object], namespace: str | None
+) -> list[cluster_client.Object]:
+    return [each for each in objects if namespace in {None, each["metadata"].get("namespace", "")}]
+
+
+def _chosen(
+    names: Sequence[str], seen: placing.Seen, namespace: str | None, policy: policies.Policy
+) -> tuple[list[job_figures.Job], list[str]]:
+    """Return the named jobs, and a sentence for each name without any job."""
+    every = _jobs(seen, namespace, policy)
+    pods = _inside(seen.objects.get(Kind.POD, ()), namespace)
+    there = {each.key for each in every}
+    alone = [pod for pod in pods if _group_key(pod) not in there]
+    found: dict[str, job_figures.Job] = {}
+    missing: list[str] = []
+    for name in dict.fromkeys(names):
+        wanted = workloads.parse(name)
+        meant = [each for each in every if workloads.matches(wanted, each.names)]
+        found.update({each.key: each for each in meant})
+        if not meant:
+            why = explained.without_group(wanted, alone)
+            missing += why or [_not_there(wanted, name, seen, namespace)]
+    return list(found.values()), missing
+
+
+def _not_there(
+    wanted: workloads.Workload, name: str, seen: placing.Seen, namespace: str | None
+) -> str:
+    """Return that there is no such job, and what may be meant."""
+    groups, pods = seen.objects.get(Kind.POD_GROUP, ()), seen.objects.get(Kind.POD)
+    every = job_figures.jobs_of(groups, pods, placing.NO_PLACES)
+    inside = [each for each in every if namespace in {None, each.namespace}]
+    others = {each.namespace for each in every if workloads.matches(wanted, each.names)}
+    near = workloads.similar(wanted, (each for job in inside for each in job.names))
+    where = f" in namespace {namespace}" if namespace is not None else ""
+    hint = ""
+    if others:
+        hint = f"; namespace {' and '.join(sorted(others))} has one"
+    elif near:
+        hint = f"; did you mean {' or '.join(near)}?"
+    return f"there is no job {name}{where}{hint}"
+
+
+def _group_key(pod: cluster_client.Object) -> str:
+    return f"{pod['metadata'].get('namespace', '')}/{workloads.group_of(pod)}"
+
+
+def _events(cluster: cluster_client.Cluster, namespace: str | None) -> list[cluster_client.Object]:
+    """Return events of the namespace; none where the user may not read them."""
+    scope = cluster if namespace is None else cluster.within(namespace)
+    try:
+        return scope.list(Kind.EVENT).items
+    except cluster_client.Forbidden:
+        return []
+
+
+def _end(seen: placing.Seen, missing: Sequence[str]) -> None:
+    screen.say(*listing.notes(seen), *missing, err=True)
+    sys.exit(1 if missing else 0)
+
+
+def _joined(blocks: Sequence[Sequence[str]]) -> list[str]:
+    return [line for at, each in enumerate(blocks) for line in ([""] if at else []) + list(each)]
+
+
+def _rank(job: job_figures.Job, order: str) -> tuple[object, ...]:
+    """Return a sort key."""
+    match order:
+        case "name":
+            return (job.namespace, job.workload)
+        case "queue":
+            return (job.queue, *_rank(job, "place"))
+        case "age":
+            return (job.created,)
+        case "waiting":
+            return (not job.waits, job.since)
+        case "pods":
+            return (-(job.total or job.minimum),)
+    place = job.place
+    return (
+        not job.waits,
+        place is None,
+        (job.scheduler, place.overall) if place else ("", 0),
+        job.namespace,
+        job.workload,
+    )

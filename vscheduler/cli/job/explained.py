@@ -1,0 +1,129 @@
+"""`vscheduler job why`: why a job waits, where in line it is, and what would help, as text."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from vscheduler.cli import screen
+from vscheduler.cli.job import job_figures, job_tables, workloads
+from vscheduler.cli.queue import queue_figures, queue_tables
+from vscheduler.core.model import jobs, resources
+
+Object = Mapping[str, Any]
+
+Remedies: TypeAlias = Callable[[Sequence[Object], str], Sequence[str]]
+"""What would help a job: takes the objects of the cluster and `namespace/podgroup`, and returns
+lines of text, none if nothing is known to help.
+"""
+
+PODS_MAX = 5
+"""How many pods with messages of their own are named."""
+
+
+def lines(
+    job: job_figures.Job, queue: Object | None, helps: Sequence[str], style: queue_tables.Style
+) -> list[str]:
+    """Return the explanation of a job; `queue` is its Queue, None if it can't be read."""
+    made = [f"{job.workload} in namespace {job.namespace} {_state(job, style)}"]
+    made.append(f"PodGroup {job.name}, queue {job.queue}: {job_tables.pods_sentence(job)}")
+    if job.waits:
+        made += ["", *_wrapped([_reason(job)], style)]
+    if job.unreadable:
+        made += ["", *_wrapped([f"Annotations can't be read: {job.unreadable}"], style)]
+    made += _wrapped(_own_words(job), style)
+    place = job_tables.place_sentence(job)
+    if place:
+        made += ["", *_wrapped([f"Place in line: {place}."], style)]
+    if job.waits and queue is not None:
+        made += _wrapped(_of_queue(queue), style)
+    if helps:
+        made += ["", "What would help:"]
+        for each in helps:
+            made += queue_tables.wrapped(f"- {each}", style, indent=queue_tables.GAP)
+    return made
+
+
+def _state(job: job_figures.Job, style: queue_tables.Style) -> str:
+    if job.waits:
+        return f"has been waiting for {queue_figures.age(style.now - job.since)}."
+    if job.phase == jobs.Phase.COMPLETED:
+        return "is finished."
+    if job.phase == jobs.Phase.UNKNOWN:
+        return "is incomplete: it runs, with fewer pods than must start together."
+    since = f" for {queue_figures.age(style.now - job.admitted)}" if job.admitted else ""
+    return f"doesn't wait: it has been running{since}."
+
+
+def _reason(job: job_figures.Job) -> str:
+    """Return the scheduler's sentence, or what to look at where there is none."""
+    if job.message:
+        return job.message
+    if not job.scheduler:
+        return (
+            "No scheduler has said anything about it, and no pod of it names one: create its pods "
+            "with spec.schedulerName."
+        )
+    return (
+        f"No scheduler has said anything about it yet. Its scheduler is {job.scheduler}: does "
+        f"`vscheduler run --scheduler-name {job.scheduler}` run?"
+    )
+
+
+def _own_words(job: job_figures.Job) -> list[str]:
+    """Return the messages of pods that say something else than their PodGroup."""
+    own: dict[str, list[str]] = {}
+    for pod in job.pods or ():
+        if pod.waits_because and pod.waits_because != job.message:
+            own.setdefault(pod.waits_because, []).append(pod.name)
+    made = []
+    for message, names in list(own.items())[:PODS_MAX]:
+        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        made.append(f"Pod {names[0]}{more}: {message}")
+    return made
+
+
+def _of_queue(found: Object) -> Iterable[str]:
+    """Iterate over what the queue has, and why it deserves what it deserves."""
+    queue = queue_figures.figures(found, None)
+    named = [
+        f"{queue_tables.pair(name, queue)} {name}"
+        for name in queue_figures.named([queue])
+        if queue_tables.pair(name, queue) != queue_figures.ABSENT
+        and (name == resources.CPU or name in queue.request)
+    ]
+    if named:
+        yield f"Queue {queue.name} has, of what it deserves: {', '.join(named)}."
+    for scheduler, sentence in queue.sentences:
+        yield f"{scheduler} says: {sentence}."
+
+
+def without_group(wanted: workloads.Workload, pods: Iterable[Object]) -> list[str]:
+    """Return why pods of a workload are in no PodGroup; empty without such pods."""
+    made: dict[str, list[str]] = {}
+    for pod in map(screen.plain, pods):
+        if workloads.matches(wanted, workloads.of_pod(pod)):
+            made.setdefault(_ungrouped(pod), []).append(pod["metadata"]["name"])
+    return [
+        f"pod {names[0]}{f' and {len(names) - 1} more' if len(names) > 1 else ''}: {why}"
+        for why, names in made.items()
+    ]
+
+
+def _ungrouped(pod: Object) -> str:
+    """Return why the pod isn't in a PodGroup that exists."""
+    group = workloads.group_of(pod)
+    scheduler = (pod.get("spec") or {}).get("schedulerName") or "default-scheduler"
+    if group:
+        return f"there is no PodGroup {group}, which the pod names; create it"
+    if scheduler == "default-scheduler":
+        return (
+            "spec.schedulerName is default-scheduler, which knows neither queues nor PodGroups; "
+            "name vscheduler there"
+        )
+    return (
+        f"it has no PodGroup yet. Its spec.schedulerName is {scheduler}: does "
+        f"`vscheduler run --scheduler-name {scheduler}` run, with controllers?"
+    )
+
+
+def _wrapped(sentences: Iterable[str], style: queue_tables.Style) -> list[str]:
+    return [line for each in sentences for line in queue_tables.wrapped(each, style, indent="")]

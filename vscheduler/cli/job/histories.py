@@ -1,0 +1,55 @@
+"""What happened to a job: creation, binds, evictions and reports, from pods and events."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from vscheduler.cli import screen
+from vscheduler.cli.job import job_figures
+from vscheduler.cli.queue import queue_figures
+from vscheduler.mirror import phrases
+
+Object = Mapping[str, Any]
+Entry = tuple[float, str]
+"""Seconds since the epoch, and what happened."""
+
+BINDS_MAX = 3
+"""How many binds of the same second are named."""
+
+WORDS = {"Unschedulable": "waits: ", "Scheduled": "", "Evict": ""}
+"""Reasons of events about PodGroups, with what comes before their messages."""
+
+
+def of(job: job_figures.Job, events: Iterable[Object]) -> list[Entry]:
+    """Return the history of a job, oldest first; `events` are those of its namespace."""
+    found: list[Entry] = [(job.created, f"PodGroup {job.name} created")] if job.created else []
+    if job.admitted:
+        found.append((job.admitted, "all pods that must start together have nodes"))
+    binds: defaultdict[float, list[job_figures.Pod]] = defaultdict(list)
+    for pod in job.pods or ():
+        if pod.bound and pod.node:
+            binds[pod.bound].append(pod)
+        if pod.evicted is not None:
+            at, message = pod.evicted
+            found.append((at or pod.created, f"pod {pod.name} {message}"))
+    found += [(at, _bound(pods)) for at, pods in binds.items()]
+    found += [entry for each in events if (entry := _entry(job, screen.plain(each)))]
+    return sorted(found, key=lambda entry: entry[0])
+
+
+def _bound(pods: list[job_figures.Pod]) -> str:
+    named = [f"{pod.name} to {pod.node}" for pod in pods[:BINDS_MAX]]
+    if len(pods) > BINDS_MAX:
+        named.append(f"{len(pods) - BINDS_MAX} more")
+    return f"{phrases.pods(len(pods))} bound: {phrases.listed(named)}"
+
+
+def _entry(job: job_figures.Job, event: Object) -> Entry | None:
+    """Return the entry for an event about the PodGroup; None for other events."""
+    about, reason = event.get("involvedObject") or {}, event.get("reason", "")
+    if about.get("uid") != job.uid or reason not in WORDS:
+        return None
+    series = event.get("series") or {}
+    times = (event.get("lastTimestamp"), series.get("lastObservedTime"), event.get("eventTime"))
+    at = max(map(queue_figures.instant, filter(None, times)), default=0.0)
+    return (at, f"{WORDS[reason]}{event.get('message', '')}") if at else None

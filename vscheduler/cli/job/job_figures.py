@@ -1,0 +1,190 @@
+"""Figures of jobs, from PodGroups and pods as the API server has them, for tables."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from vscheduler.cli import screen
+from vscheduler.cli.job import workloads
+from vscheduler.cli.queue import queue_figures
+from vscheduler.core.model import jobs, queues
+from vscheduler.mirror import statuses
+from vscheduler.simulator import waiting_line
+
+Object = Mapping[str, Any]
+
+FINISHED = ("Succeeded", "Failed")
+SCHEDULER = "scheduling.volcano.sh/scheduler-name"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pod:
+    """A pod of a job."""
+
+    name: str
+    uid: str
+    phase: str
+    """Terminating while the pod is being deleted."""
+    node: str
+    created: float
+    bound: float
+    """When the pod got its node; 0 without a node."""
+    scheduler: str
+    waits_because: str
+    """The message of condition PodScheduled while the condition is False."""
+    evicted: tuple[float, str] | None
+    """When the pod was evicted, and for whom."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A PodGroup with its pods."""
+
+    namespace: str
+    name: str
+    """Name of the PodGroup."""
+    uid: str
+    names: tuple[workloads.Workload, ...]
+    """Names of the workload, the best one first."""
+    queue: str
+    phase: str
+    minimum: int
+    running: int
+    pods: tuple[Pod, ...] | None
+    """None where pods can't be read."""
+    created: float
+    since: float
+    """Since when the job waits, in seconds since the epoch; 0 unless it waits."""
+    admitted: float
+    """When all pods of the minimum had nodes; 0 if they never had."""
+    reason: str
+    """The reason for waiting in one word."""
+    message: str
+    """The reason for waiting in a sentence."""
+    unreadable: str
+    """What annotations of the workload can't be read."""
+    scheduler: str
+    place: waiting_line.Place | None
+    """None unless the job waits, and where its place isn't known."""
+    approximate: bool = False
+    """Whether the place leaves out what the user may not read."""
+
+    @property
+    def key(self) -> str:
+        """`namespace/name` of the PodGroup."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def workload(self) -> workloads.Workload:
+        """The best name."""
+        return self.names[0]
+
+    @property
+    def total(self) -> int | None:
+        """How many pods there are; None where pods can't be read."""
+        return None if self.pods is None else len(self.pods)
+
+    @property
+    def waits(self) -> bool:
+        """Whether the job waits for its minimum."""
+        return bool(self.since)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Places:
+    """Places in line, by `namespace/name` of the PodGroup."""
+
+    found: Mapping[str, waiting_line.Place]
+    approximate: bool
+
+
+def jobs_of(groups: Iterable[Object], pods: Iterable[Object] | None, places: Places) -> list[Job]:
+    """Return a job for each PodGroup; `pods` is None where pods can't be read."""
+    members: defaultdict[str, list[Object]] = defaultdict(list)
+    for pod in map(screen.plain, pods or ()):
+        named = workloads.group_of(pod)
+        if named:
+            members[f"{pod['metadata'].get('namespace', '')}/{named}"].append(pod)
+    made = []
+    for plain in map(screen.plain, groups):
+        key = f"{plain['metadata'].get('namespace', '')}/{plain['metadata']['name']}"
+        made.append(_job(plain, members[key] if pods is not None else None, key, places))
+    return made
+
+
+def _job(group: Object, pods: list[Object] | None, key: str, places: Places) -> Job:
+    metadata, spec = group["metadata"], group.get("spec") or {}
+    status = group.get("status") or {}
+    conditions = {each.get("type"): each for each in status.get("conditions") or ()}
+    phase = status.get("phase") or jobs.Phase.PENDING
+    said = conditions.get(queue_figures.UNSCHEDULABLE) or {}
+    told = said if said.get("status") == "True" else {}
+    scheduled = conditions.get("Scheduled") or {}
+    created = queue_figures.instant(metadata.get("creationTimestamp"))
+    waits = phase in {jobs.Phase.PENDING, jobs.Phase.INQUEUE} or bool(told)
+    changed = queue_figures.instant(scheduled.get("lastTransitionTime"))
+    figures = None if pods is None else tuple(map(_pod, sorted(pods, key=_order)))
+    schedulers = Counter(each.scheduler for each in figures or ())
+    annotated = (metadata.get("annotations") or {}).get(SCHEDULER, "")
+    return Job(
+        namespace=metadata.get("namespace", ""),
+        name=metadata["name"],
+        uid=metadata.get("uid", ""),
+        names=tuple(workloads.of_group(group, pods or ())),
+        queue=spec.get("queue") or queues.DEFAULT,
+        phase=phase,
+        minimum=spec.get("minMember", 0),
+        running=_running(status, figures),
+        pods=figures,
+        created=created,
+        since=(changed if scheduled.get("status") == "False" else 0.0) or created if waits else 0.0,
+        admitted=changed if scheduled.get("status") == "True" else 0.0,
+        reason=told.get("reason", ""),
+        message=told.get("message", ""),
+        unreadable=(conditions.get(statuses.ANNOTATIONS) or {}).get("message", ""),
+        scheduler=schedulers.most_common(1)[0][0] if schedulers else annotated,
+        place=places.found.get(key) if waits else None,
+        approximate=places.approximate,
+    )
+
+
+def _running(status: Object, pods: tuple[Pod, ...] | None) -> int:
+    if pods is None:
+        return int(status.get("running", 0))
+    return sum(pod.phase == "Running" for pod in pods)
+
+
+def _pod(pod: Object) -> Pod:
+    metadata, spec = pod["metadata"], pod.get("spec") or {}
+    status = pod.get("status") or {}
+    conditions = {each.get("type"): each for each in status.get("conditions") or ()}
+    scheduled = conditions.get("PodScheduled") or {}
+    evicted = conditions.get("DisruptionTarget") or {}
+    instant = queue_figures.instant(scheduled.get("lastTransitionTime"))
+    leaves = metadata.get("deletionTimestamp") and status.get("phase") not in FINISHED
+    return Pod(
+        name=metadata["name"],
+        uid=metadata.get("uid", ""),
+        phase="Terminating" if leaves else status.get("phase", "Pending"),
+        node=spec.get("nodeName", ""),
+        created=queue_figures.instant(metadata.get("creationTimestamp")),
+        bound=instant if scheduled.get("status") == "True" else 0.0,
+        scheduler=spec.get("schedulerName", ""),
+        waits_because=scheduled.get("message", "") if scheduled.get("status") == "False" else "",
+        evicted=(
+            (queue_figures.instant(evicted.get("lastTransitionTime")), evicted.get("message", ""))
+            if evicted.get("status") == "True"
+            else None
+        ),
+    )
+
+
+def _order(pod: Object) -> list[tuple[int, str]]:
+    """Return a sort key with numbers in numerical order: w-2 before w-10."""
+    parts = [""]
+    for character in pod["metadata"]["name"]:
+        if character.isdecimal() != parts[-1].isdecimal() and parts[-1]:
+            parts.append("")
+        parts[-1] += character
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]

@@ -1,0 +1,133 @@
+"""Jobs as text: a line per job, or a block per job. Pure functions from figures to lines."""
+
+import re
+from collections.abc import Sequence
+
+from vscheduler.cli.job import job_figures
+from vscheduler.cli.queue import queue_figures, queue_tables
+from vscheduler.cli.queue.queue_tables import ABSENT, Row, Style
+from vscheduler.mirror import phrases
+
+REASON_MAX = 60
+"""Characters of a reason in a table; `-o wide` shows the whole sentence."""
+
+
+def listed(shown: Sequence[job_figures.Job], style: Style, *, namespaces: bool) -> list[str]:
+    """Return a table with a line per job."""
+    return queue_tables.table(rows(shown, style, namespaces=namespaces), style.paint)
+
+
+def rows(
+    shown: Sequence[job_figures.Job], style: Style, *, namespaces: bool
+) -> list[queue_tables.Row]:
+    """Return a row per job."""
+    return [_row(each, style, namespaces=namespaces) for each in shown]
+
+
+def _row(job: job_figures.Job, style: Style, *, namespaces: bool) -> Row:
+    return {
+        **({"NAMESPACE": job.namespace} if namespaces else {}),
+        "WORKLOAD": str(job.workload),
+        "QUEUE": job.queue,
+        "STATE": job.phase,
+        "RUN/MIN/ALL": counts(job),
+        "IN-QUEUE": _place(job, in_queue=True),
+        "OVERALL": _place(job, in_queue=False),
+        "WAITING": queue_figures.age(style.now - job.since) if job.waits else ABSENT,
+        **(
+            {
+                "PODGROUP": job.name,
+                "SCHEDULER": job.scheduler or ABSENT,
+                "AGE": queue_figures.age(style.now - job.created),
+                "REASON": job.message or ABSENT,
+            }
+            if style.wide
+            else {"REASON": short(job.message) or ABSENT}
+        ),
+    }
+
+
+def counts(job: job_figures.Job) -> str:
+    """Return `0/8/8`: pods that run, pods that must start together, all pods."""
+    total = ABSENT if job.total is None else str(job.total)
+    return f"{job.running}/{job.minimum}/{total}"
+
+
+def short(message: str) -> str:
+    """Return the first statement of a sentence, cut to REASON_MAX characters."""
+    first = re.split("; |: ", message, maxsplit=1)[0]
+    return first if len(first) <= REASON_MAX else f"{first[: REASON_MAX - 1].rstrip()}…"
+
+
+def _place(job: job_figures.Job, *, in_queue: bool) -> str:
+    """Return `2/5`; `~2/5` where others may be in line, too, that the user can't see."""
+    place = job.place
+    if place is None or (job.approximate and not in_queue):
+        return ABSENT
+    mark = "~" if job.approximate else ""
+    if in_queue:
+        return f"{mark}{place.in_queue}/{place.of_queue}"
+    return f"{mark}{place.overall}/{place.of_all}"
+
+
+def block(job: job_figures.Job, history: Sequence[tuple[float, str]], style: Style) -> list[str]:
+    """Return all details of a job; `history` has times and what happened."""
+    about = {
+        "Workload": str(job.workload),
+        "Namespace": job.namespace,
+        "PodGroup": job.name,
+        "Queue": job.queue,
+        "Scheduler": job.scheduler or ABSENT,
+        "State": job.phase,
+        "Pods": pods_sentence(job),
+        "Place": place_sentence(job) or ABSENT,
+        "Waiting": queue_figures.age(style.now - job.since) if job.waits else ABSENT,
+        "Age": queue_figures.age(style.now - job.created),
+    }
+    longest = max(len(title) for title in about) + 1
+    made = [
+        f"{f'{title}:':<{longest}}{queue_tables.GAP}{style.paint(title.upper(), cell)}"
+        for title, cell in about.items()
+    ]
+    if job.message:
+        made += ["", *queue_tables.wrapped(job.message, style, indent="")]
+    if job.pods:
+        made += ["", *queue_tables.table([_pod_row(pod, style) for pod in job.pods], style.paint)]
+    if history:
+        made += ["", "History:"]
+        for at, text in history:
+            line = f"{queue_figures.age(style.now - at)} ago: {text}"
+            made += queue_tables.wrapped(line, style, indent=queue_tables.GAP)
+    return made
+
+
+def _pod_row(pod: job_figures.Pod, style: Style) -> Row:
+    return {
+        "POD": pod.name,
+        "STATUS": pod.phase,
+        "NODE": pod.node or ABSENT,
+        "AGE": queue_figures.age(style.now - pod.created) if pod.created else ABSENT,
+    }
+
+
+def pods_sentence(job: job_figures.Job) -> str:
+    """Return `0 of 8 run; 8 must start together`."""
+    if job.total is None:
+        counted = f"{job.running} run"
+    else:
+        placed = sum(bool(pod.node) for pod in job.pods or ())
+        counted = f"{job.running} of {phrases.pods(job.total)} run"
+        if placed != job.running:
+            counted += f", {placed} have a node"
+    return f"{counted}; {job.minimum} must start together" if job.minimum > 1 else counted
+
+
+def place_sentence(job: job_figures.Job) -> str:
+    """Return `2 of 5 in queue lab, 3 of 7 overall`; empty where the place isn't known."""
+    place = job.place
+    if place is None:
+        return ""
+    inside = f"{place.in_queue} of {place.of_queue} in queue {job.queue}"
+    if job.approximate:
+        return f"about {inside}, counting only what you may read"
+    return f"{inside}, {place.overall} of {place.of_all} overall"

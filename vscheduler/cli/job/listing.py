@@ -1,0 +1,99 @@
+"""Output of jobs: tables, and documents for programs."""
+
+import os
+import shutil
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from vscheduler.cli import output, screen
+from vscheduler.cli.job import documents, job_figures, job_tables, placing
+from vscheduler.cli.queue import queue_tables, queue_watch
+from vscheduler.cli.queue.cluster_client import CLASSES
+from vscheduler.mirror import phrases
+
+PROGRAMS = ("json", "yaml", "name")
+INDENT = 4
+"""Indentation of JSON, as in kubectl."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Listing:
+    """Prints lists of jobs; with --watch, what changed."""
+
+    output: str
+    headers: bool
+    namespaces: bool
+    said: set[str] = field(default_factory=set)
+    shown: dict[str, object] | None = None
+
+    def __call__(self, found: Sequence[job_figures.Job], seen: placing.Seen) -> None:
+        """Print the list once."""
+        suited = style(wide=self.output == "wide")
+        if self.output in PROGRAMS:
+            made = [(each, documents.tree(each)) for each in found]
+            print_objects(made, self.output, single=False)
+        elif found:
+            lines = job_tables.listed(found, suited, namespaces=self.namespaces)
+            screen.say(*lines[0 if self.headers else 1 :], painted=True)
+        else:
+            hint = "" if self.namespaces else " in this namespace; -A shows all namespaces"
+            screen.say(f"No jobs found{hint}.", err=True)
+        self._say_notes(seen)
+
+    def again(self, found: Sequence[job_figures.Job], seen: placing.Seen) -> None:
+        """Print the jobs that changed since the last call."""
+        before = self.shown or {}
+        now = {each.key: documents.tree(each) for each in found}
+        fresh = [each for each in found if before.get(each.key) != now[each.key]]
+        gone = sorted(before.keys() - now.keys())
+        first, self.shown = self.shown is None, dict(now)
+        if self.output in PROGRAMS:
+            for each in fresh:
+                print_objects([(each, now[each.key])], self.output, single=True)
+        elif fresh:
+            suited = style(wide=self.output == "wide")
+            lines = job_tables.listed(fresh, suited, namespaces=self.namespaces)
+            screen.say(*lines[0 if first and self.headers else 1 :], painted=True)
+        if self.output not in PROGRAMS:
+            screen.say(*(f"{each} is gone" for each in gone))
+        self._say_notes(seen)
+
+    def _say_notes(self, seen: placing.Seen) -> None:
+        fresh = [each for each in notes(seen) if each not in self.said]
+        self.said.update(fresh)
+        screen.say(*fresh, err=True)
+
+
+def print_objects(
+    made: Sequence[tuple[job_figures.Job, dict[str, object]]], how: str, *, single: bool
+) -> None:
+    """Print jobs for programs: names, a single object as is, or an object with a list."""
+    if how == "name":
+        screen.say(*(str(each.workload) for each, _ in made))
+    elif single and len(made) == 1:
+        output.show(made[0][1], how, indent=INDENT)
+    else:
+        output.show({"jobs": [tree for _, tree in made]}, how, indent=INDENT)
+
+
+def notes(seen: placing.Seen) -> list[str]:
+    """Return what is left out because the user may not read it."""
+    if not seen.left_out:
+        return []
+    kinds = phrases.listed([CLASSES[kind].endpoint for kind in seen.left_out])
+    what = f"places are approximate: you may not list {kinds} in the whole cluster"
+    return [f"{what}; docs/permissions.md tells what it takes"]
+
+
+def style(*, wide: bool) -> queue_tables.Style:
+    """Return the style suited to stdout."""
+    terminal = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+    coloured = terminal and not os.environ.get("NO_COLOR")
+    return queue_tables.Style(
+        now=time.time(),
+        width=shutil.get_terminal_size().columns if terminal else None,
+        wide=wide,
+        paint=queue_watch.paint if coloured else queue_tables.unpainted,
+    )

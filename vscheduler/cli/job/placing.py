@@ -1,0 +1,97 @@
+"""Places in line and the snapshot for remedies, from the objects that the user may read."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from vscheduler.cli.job import job_figures, workloads
+from vscheduler.cli.queue import cluster_client
+from vscheduler.cli.queue.cluster_client import Kind
+from vscheduler.core.config import policy as policies
+from vscheduler.mirror.translate import translation
+from vscheduler.simulator import run, waiting_line
+
+SNAPSHOT = (Kind.PRIORITY_CLASS, Kind.QUEUE, Kind.NODE, Kind.POD_GROUP, Kind.POD)
+"""Kinds that the order of jobs depends on."""
+
+NO_PLACES = job_figures.Places(found={}, approximate=True)
+
+
+@dataclass(slots=True, kw_only=True)
+class Seen:
+    """What the user may read of a cluster."""
+
+    objects: dict[Kind, Sequence[cluster_client.Object]] = field(default_factory=dict)
+    left_out: dict[Kind, str] = field(default_factory=dict)
+    """Why a kind is missing, or is known only in one namespace."""
+
+    @property
+    def manifests(self) -> list[cluster_client.Object]:
+        """All objects that decisions depend on."""
+        return [each for kind in SNAPSHOT for each in self.objects.get(kind, ())]
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is missing that the order of jobs depends on."""
+        return not self.left_out
+
+
+def look(cluster: cluster_client.Cluster, namespace: str | None) -> Seen:
+    """Read everything that the user may read; `namespace` is the one that counts, None: all.
+
+    PodGroups are read in all namespaces if possible: other jobs are in the same line. Raises
+    ClusterError if the PodGroups themselves can't be read.
+    """
+    seen = Seen()
+    for kind in SNAPSHOT:
+        try:
+            seen.objects[kind] = cluster.list(kind).items
+        except cluster_client.Forbidden as error:
+            seen.left_out[kind] = str(error)
+            if kind not in cluster_client.NAMESPACED:
+                continue
+            if namespace is None:
+                if kind is Kind.POD_GROUP:
+                    raise
+                continue
+            try:
+                seen.objects[kind] = cluster.within(namespace).list(kind).items
+            except cluster_client.Forbidden:
+                if kind is Kind.POD_GROUP:
+                    raise
+    return seen
+
+
+def schedulers(seen: Seen) -> tuple[str, ...]:
+    """Return the names of the schedulers of pods with PodGroups, and of PodGroups."""
+    named = {
+        str((pod.get("spec") or {}).get("schedulerName") or "")
+        for pod in seen.objects.get(Kind.POD, ())
+        if workloads.group_of(pod)
+    }
+    named |= {
+        str((group["metadata"].get("annotations") or {}).get(translation.SCHEDULER) or "")
+        for group in seen.objects.get(Kind.POD_GROUP, ())
+    }
+    return tuple(sorted(named - {""}))
+
+
+def places(seen: Seen, policy: policies.Policy) -> job_figures.Places:
+    """Return the places of all waiting jobs; every scheduler has a line of its own."""
+    found: dict[str, waiting_line.Place] = {}
+    for name in schedulers(seen):
+        line = waiting_line.places(seen.manifests, policy, options(name))
+        found |= {str(key): place for key, place in line.items()}
+    return job_figures.Places(found=found, approximate=not seen.complete)
+
+
+def options(scheduler: str) -> run.Options:
+    """Return how a scheduler of this name sees the cluster now."""
+    return run.Options(scheduler_names=(scheduler,), now=time.time())
+
+
+def queue_of(seen: Seen, name: str) -> Mapping[str, Any] | None:
+    """Return a queue, or None."""
+    named = (each for each in seen.objects.get(Kind.QUEUE, ()) if each["metadata"]["name"] == name)
+    return next(named, None)

@@ -1,0 +1,125 @@
+"""Workloads: what users call a job, such as `job/train`, from the owners of PodGroups and pods.
+
+Only PodGroups and pods are read, so a workload is known by what its pods say of it.
+"""
+
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+Object = Mapping[str, Any]
+
+GROUP_ANNOTATIONS = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
+TEMPLATE_HASH = "pod-template-hash"
+"""Label of a Deployment's pods; its value ends the name of their ReplicaSet."""
+
+RAY_KIND = "ray.io/originated-from-crd"
+RAY_NAME = "ray.io/originated-from-cr-name"
+"""Labels by KubeRay: the RayJob or RayService that a RayCluster was created for."""
+
+POD_GROUP = "podgroup"
+VOLCANO_JOB = "vcjob"
+
+ALIASES = {
+    "cj": "cronjob",
+    "deploy": "deployment",
+    "ds": "daemonset",
+    "pg": POD_GROUP,
+    "po": "pod",
+    "rs": "replicaset",
+    "sts": "statefulset",
+    "vj": VOLCANO_JOB,
+}
+"""kubectl's short names."""
+
+SIMILAR_MAX = 3
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Workload:
+    """The object that a user created: a Job, a Deployment, a bare pod, or a PodGroup."""
+
+    kind: str
+    """In lower case."""
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}/{self.name}"
+
+
+def parse(text: str) -> Workload:
+    """Return the workload that a user names: `job/train`, `deploy/web`; without a kind, the kind is
+    empty.
+    """
+    kind, slash, name = text.partition("/")
+    if not slash:
+        return Workload("", text)
+    kind = kind.lower().partition(".")[0]
+    if kind not in ALIASES and kind.endswith("s") and kind[:-1]:
+        kind = kind[:-1]
+    return Workload(ALIASES.get(kind, kind), name)
+
+
+def group_of(pod: Object) -> str:
+    """Return the name of the pod's PodGroup; empty without a PodGroup."""
+    annotations = pod["metadata"].get("annotations") or {}
+    return next(filter(None, map(annotations.get, GROUP_ANNOTATIONS)), "")
+
+
+def of_pod(pod: Object) -> list[Workload]:
+    """Return what the pod is part of, the user's object first, the pod itself last."""
+    metadata = pod["metadata"]
+    labels = metadata.get("labels") or {}
+    found = []
+    if labels.get(RAY_KIND) and labels.get(RAY_NAME):
+        found.append(Workload(str(labels[RAY_KIND]).lower(), str(labels[RAY_NAME])))
+    owner = _owner(metadata)
+    if owner is not None:
+        ending = f"-{labels.get(TEMPLATE_HASH, '')}"
+        if owner.kind == "replicaset" and len(ending) > 1 and owner.name.endswith(ending):
+            found.append(Workload("deployment", owner.name.removesuffix(ending)))
+        found.append(owner)
+    return [*found, Workload("pod", metadata["name"])]
+
+
+def of_group(group: Object, pods: Iterable[Object]) -> list[Workload]:
+    """Return all names of a PodGroup's workload, the best name first, the PodGroup last."""
+    found: list[Workload] = []
+    members = [of_pod(pod) for pod in pods]
+    owner = _owner(group["metadata"])
+    if owner is not None and owner.kind != "pod":
+        found += [each[0] for each in members if owner in each]
+        found.append(owner)
+    elif len({each[0] for each in members}) == 1:
+        found.append(members[0][0])
+    itself = Workload(POD_GROUP, group["metadata"]["name"])
+    others = (workload for each in members for workload in each)
+    return list(dict.fromkeys((*found, *([] if found else [itself]), *others, itself)))
+
+
+def matches(wanted: Workload, names: Iterable[Workload]) -> bool:
+    """Whether one of the names is the wanted one. A Volcano Job may also be called a job."""
+    return any(
+        wanted.name == each.name
+        and (wanted.kind in {"", each.kind} or (wanted.kind, each.kind) == ("job", VOLCANO_JOB))
+        for each in names
+    )
+
+
+def similar(wanted: Workload, names: Iterable[Workload]) -> list[str]:
+    """Return names that may be meant, of the wanted kind where a name has several."""
+    known = sorted(set(names), key=lambda each: (each.kind == wanted.kind, each))
+    by_name = {each.name: str(each) for each in known}
+    near = difflib.get_close_matches(wanted.name, sorted(by_name), n=SIMILAR_MAX, cutoff=0.6)
+    return [by_name[each] for each in near]
+
+
+def _owner(metadata: Object) -> Workload | None:
+    """Return the controller of an object, else its first owner, else None."""
+    references = metadata.get("ownerReferences") or ()
+    for each in sorted(references, key=lambda each: not each.get("controller")):
+        volcano = str(each.get("apiVersion", "")).startswith("batch.volcano.sh/")
+        kind = str(each.get("kind", "")).lower()
+        return Workload(VOLCANO_JOB if volcano and kind == "job" else kind, str(each.get("name")))
+    return None

@@ -1,0 +1,168 @@
+"""`vscheduler queue create|delete`: creates queues from flags, and deletes empty ones."""
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import click
+
+from vscheduler.cli import screen
+from vscheduler.cli.queue import cluster_client, completion
+from vscheduler.core.model import queues
+from vscheduler.mirror import plain_text
+from vscheduler.mirror.decode import quantities
+
+PERMANENT = (queues.ROOT, queues.DEFAULT)
+HELD = ("pending", "inqueue", "running", "unknown")
+
+
+class Target(Protocol):
+    """Access to queues: cluster_client.Cluster, or a fake in tests."""
+
+    def queue(self, name: str) -> cluster_client.Object | None:
+        """Return a queue, or None if no queue has the name."""
+
+    def create_queue(self, name: str, spec: Mapping[str, Any]) -> cluster_client.Object:
+        """Create a queue. Raises cluster_client.Exists."""
+
+    def delete_queue(self, name: str) -> None:
+        """Delete a queue."""
+
+
+def _amounts(_context: object, parameter: click.Parameter, text: str) -> dict[str, str]:
+    """Return `cpu=8,memory=32Gi` as amounts by resource."""
+    found: dict[str, str] = {}
+    for part in filter(None, text.split(",")):
+        name, equals, amount = part.partition("=")
+        if not equals or not name:
+            raise click.BadParameter(f"{part!r} is not RESOURCE=AMOUNT, such as cpu=8")
+        try:
+            quantities.parse(name, amount)
+        except quantities.QuantityError as error:
+            raise click.BadParameter(f"{parameter.name}.{name}: {error}") from error
+        found[name] = amount
+    return found
+
+
+def _resources(flag: str, about: str) -> Callable[[Any], Any]:
+    """Return a decorator for a flag with amounts of resources."""
+    return click.option(
+        flag, metavar="RESOURCE=AMOUNT,...", default="", callback=_amounts, help=about
+    )
+
+
+@click.command("create", short_help="Create a queue.")
+@click.argument("name", metavar="NAME")
+@click.option(
+    "--weight",
+    type=click.IntRange(1, 65535),
+    default=1,
+    show_default=True,
+    help="Share relative to other queues.",
+)
+@click.option(
+    "--parent",
+    metavar="QUEUE",
+    default="",
+    help="The queue above, in a tree of queues.",
+    shell_complete=completion.queues,
+)
+@_resources("--capability", "The most that its pods may use, such as cpu=8,memory=32Gi.")
+@_resources("--deserved", "Its quota, for plugin capacity.")
+@_resources("--guarantee", "What is never lent to other queues.")
+@click.option(
+    "--priority",
+    type=click.IntRange(0),
+    default=0,
+    help="Queues of higher priority have their turns first.",
+)
+@click.option("--not-reclaimable", is_flag=True, help="Other queues may not evict its pods.")
+@cluster_client.access
+def create_command(name: str, *, kubeconfig: str, context: str, **given: Any) -> None:
+    """Create a queue. `kubectl edit queue NAME` changes it later."""
+    _run(kubeconfig, context, lambda cluster: create(cluster, name, spec(given)))
+
+
+def spec(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the spec of a Queue from the flags of `create`; defaults are left out."""
+    guarantee = given["guarantee"]
+    fields = {
+        "parent": given["parent"],
+        "capability": given["capability"],
+        "deserved": given["deserved"],
+        "guarantee": {"resource": guarantee} if guarantee else {},
+        "priority": given["priority"],
+    }
+    made = {"weight": given["weight"], **{key: fields[key] for key in fields if fields[key]}}
+    return made | ({"reclaimable": False} if given["not_reclaimable"] else {})
+
+
+def create(target: Target, name: str, wanted: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+    """Create the queue; return what was done, and problems."""
+    parent = wanted.get("parent", "")
+    if parent not in {"", queues.ROOT} and target.queue(parent) is None:
+        return [], [f"there is no queue {parent}, which would be the parent of {name}"]
+    target.create_queue(name, wanted)
+    return [f"queue {name} created"], []
+
+
+@click.command("delete", short_help="Delete queues that hold no PodGroups.")
+@click.argument(
+    "names", metavar="NAME...", nargs=-1, required=True, shell_complete=completion.queues
+)
+@cluster_client.access
+def delete_command(names: tuple[str, ...], *, kubeconfig: str, context: str) -> None:
+    """Delete queues. A queue that holds PodGroups is kept: close it first (`vscheduler queue
+    close`), and delete it when its last PodGroup is gone.
+    """
+    wanted = list(dict.fromkeys(names))
+    _run(kubeconfig, context, lambda cluster: delete(cluster, wanted))
+
+
+def delete(target: Target, names: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Delete the queues; return what was done, and problems."""
+    good: list[str] = []
+    problems: list[str] = []
+    for name in names:
+        queue = target.queue(name)
+        problem = _problem(name, queue)
+        if problem:
+            problems.append(problem)
+            continue
+        target.delete_queue(name)
+        done = "is being deleted" if target.queue(name) else "deleted"
+        good.append(f"queue {name} {done}")
+    return good, problems
+
+
+def _problem(name: str, queue: cluster_client.Object | None) -> str:
+    """Return why the queue can't be deleted; empty if it can."""
+    if queue is None:
+        return f"there is no queue {name}"
+    if name in PERMANENT:
+        return f"queue {name} can't be deleted: a scheduler would create it again"
+    status = queue.get("status") or {}
+    held = sum(status.get(each, 0) for each in HELD)
+    if not held:
+        return ""
+    noun = "PodGroup" if held == 1 else "PodGroups"
+    return (
+        f"queue {name} still holds {held} {noun}: close it with `vscheduler queue close {name}`, "
+        f"and delete it when they are gone"
+    )
+
+
+def _run(
+    kubeconfig: str,
+    context: str,
+    act: Callable[[cluster_client.Cluster], tuple[list[str], list[str]]],
+) -> None:
+    """Change queues; exit status 1 if there is any problem."""
+    try:
+        with cluster_client.tidy_end(), cluster_client.opened(kubeconfig, context) as cluster:
+            good, problems = act(cluster)
+    except cluster_client.ClusterError as error:
+        raise click.ClickException(plain_text.shown(str(error))) from error
+    screen.say(*good)
+    screen.say(*problems, err=True)
+    sys.exit(1 if problems else 0)

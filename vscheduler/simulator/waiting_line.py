@@ -1,0 +1,90 @@
+"""The waiting line: in which order jobs that lack their minimum would have their turns.
+
+The order is the core's own: a session is opened as for a cycle, and queues and jobs are sorted by
+the keys with which `allocate` and `enqueue` give turns. Nothing is placed.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from vscheduler.core import cycle
+from vscheduler.core.config import policy as policies
+from vscheduler.core.model import jobs, snapshot
+from vscheduler.core.session import dispatch, job_state, ordering, session
+from vscheduler.simulator import manifests, run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A job's place in line, counted from 1."""
+
+    queue: str
+    in_queue: int
+    """The place among the waiting jobs of the queue."""
+    of_queue: int
+    """How many jobs of the queue wait."""
+    overall: int
+    """The place among all waiting jobs of the scheduler."""
+    of_all: int
+
+
+def places(
+    documents: Iterable[manifests.Manifest | Mapping[str, object]],
+    policy: policies.Policy,
+    options: run.Options,
+) -> Mapping[jobs.JobId, Place]:
+    """Return the places of all waiting jobs, as things stand in these manifests.
+
+    If no job gets any resources, jobs have their turns in this order. A placed job raises its
+    queue's share, and may thus move the other jobs of its queue behind those of other queues.
+    """
+    given = run.read(documents, options)
+    opened = _open(given.mirror.snapshot(given.now, snapshot.FRESH), policy)
+    line = _sorted(opened)
+    lengths = Counter(state.job.queue for state in line)
+    found: dict[jobs.JobId, Place] = {}
+    passed: Counter[str] = Counter()
+    for overall, state in enumerate(line, 1):
+        queue = state.job.queue
+        passed[queue] += 1
+        found[state.job.id] = Place(
+            queue=queue,
+            in_queue=passed[queue],
+            of_queue=lengths[queue],
+            overall=overall,
+            of_all=len(line),
+        )
+    return found
+
+
+def _open(taken: snapshot.Snapshot, policy: policies.Policy) -> session.Session:
+    """Return the session; plugins that fail are guarded, as in a cycle."""
+    guarded: frozenset[str] = frozenset()
+    while True:
+        try:
+            return cycle.open_session(taken, policy, guarded=guarded)
+        except dispatch.PluginFailedError as failure:
+            if failure.fault.plugin in guarded:
+                raise
+            guarded |= {failure.fault.plugin}
+
+
+def _sorted(opened: session.Session) -> list[job_state.JobState]:
+    """Return the waiting jobs in order: jobs of overused queues get no turn, and come last."""
+    waiting = [
+        state
+        for state in opened.unfinished_jobs()
+        if state.job.queue in opened.queues and not state.has_minimum
+    ]
+    keys = {
+        name: (
+            opened.dispatch.any_says("overused", opened.queues[name]),
+            *ordering.queue_key(opened.dispatch, opened.queues[name]),
+        )
+        for name in {state.job.queue for state in waiting}
+    }
+    return sorted(
+        waiting,
+        key=lambda state: (keys[state.job.queue], ordering.job_key(opened.dispatch, state)),
+    )
