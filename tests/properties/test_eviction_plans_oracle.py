@@ -18,7 +18,7 @@ TIERS = {
 TIMES = [120, pytest.param(3_000, marks=pytest.mark.at_length)]
 REFUSED = 0.01
 """Of what the oracle finds within shares, reclaim may refuse this part: nodes are chosen by what is
-lacking there, and on other nodes smaller victims may do; gangs of equal pods aren't searched for."""
+lacking there, and on others, smaller victims may do; gangs of equal pods have no search."""
 
 
 def planned(world: eviction_worlds.World, action: str) -> decisions.CycleResult:
