@@ -138,6 +138,14 @@ class WholeGangSearch(search.VictimSearch):
         order = smallest_victims.order(freed, np.where(coming > 0, coming - free, 0))
         return groups if order is None else [groups[place] for place in order]
 
+    def _forget(self) -> None:
+        """Forget all tasks and victims; the trial has been undone."""
+        self.placed.clear()
+        self._chosen.clear()
+        self._candidates.clear()
+        self._vacated.clear()
+        self._freed_whole = self._session.space.zeros()
+
     def _put(self, task: jobs.Task, row: int) -> bool:
         """Place the task on this node, with evictions if need be."""
         self._session.spend("claims", search.TASK_COST)
