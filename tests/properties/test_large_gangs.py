@@ -123,6 +123,8 @@ def test_more_large_pods_than_nodes_of_two_kinds() -> None:
     assert search.solve(too_many, STEPS, ()).answer == problem.Impossible()
     enough = given([(6, 1), (7, 1)], [40, 40], free)
     assert not prices.Prices(enough).are_too_high()
+    exactly = given([(6, 1)], [80], free)
+    assert not prices.Prices(exactly).are_too_high()
     assert isinstance(search.solve(enough, STEPS).answer, problem.Found)
 
 
@@ -183,3 +185,15 @@ def test_a_large_gang_goes_on_where_the_steps_ended() -> None:
     last = search.solve(of, 40, (), begun)
     assert last.answer == whole.answer
     assert isinstance(last.answer, problem.Found)
+
+
+def test_of_nodes_alike_the_one_with_the_best_score_is_taken() -> None:
+    """A node stands for all that are alike, so it has to be the best of them."""
+    of = given([(2, 1), (5, 1)], [1, 1], [[5, 9, 110]] * 3)
+    scores = np.array([1.0, 2.0, 3.0])
+    kinds = tuple(
+        problem.Kind(count=1, request=each.request, usable=each.usable, scores=scores)
+        for each in of.kinds
+    )
+    of = problem.Problem(kinds=kinds, free=of.free, requirements=of.requirements)
+    assert search.solve(of, STEPS).answer == problem.Found(((1, 2), (0, 1)))

@@ -4,6 +4,7 @@
     python -m tests.properties.worlds --worlds 2000 --part 1/2   the first half of seeds 0 to 1999
     python -m tests.properties.worlds --worlds 100 --large --cycles 60
     python -m tests.properties.worlds --worlds 100 --times 3   what cycles take, without judges
+    python -m tests.properties.worlds --worlds 100 --calls   the same in calls of functions
 
 Without --configuration each seed has one of them, in turn.
 """
@@ -39,8 +40,8 @@ def plans(arguments: argparse.Namespace) -> Iterator[histories.Plan]:
 def main(words: Sequence[str]) -> int:
     """1 where a rule is broken."""
     arguments = _read(words)
-    if arguments.times:
-        watch = timing.Stopwatch(arguments.times)
+    if arguments.times or arguments.calls:
+        watch = timing.Stopwatch(1 if arguments.calls else arguments.times, calls=arguments.calls)
         for plan in plans(arguments):
             histories.live(plan, judges=(), run=watch.run)
         sys.stdout.write(f"{watch}\n")
@@ -73,6 +74,7 @@ def _read(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--large", action="store_true", help="50 nodes, 10 queues, 80 jobs")
     parser.add_argument("--cycles", type=int, default=20, help="of change, before rest")
     parser.add_argument("--times", type=int, metavar="ROUNDS", help="measure, the least of so many")
+    parser.add_argument("--calls", action="store_true", help="count calls instead")
     parser.add_argument("--write", metavar="FOLDER", help="for the objects before a broken rule")
     return parser.parse_args(words)
 

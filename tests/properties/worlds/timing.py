@@ -4,6 +4,7 @@ Both are measured on the same snapshots, one right after the other, so that a bu
 both down. Worlds go on with what the cycle with the search has decided.
 """
 
+import cProfile
 import gc
 import itertools
 import time
@@ -20,13 +21,13 @@ PERCENTILES = (50, 90, 99, 99.9)
 
 
 class Stopwatch:
-    """Runs each cycle with the search and without it, and notes the thread CPU seconds of both."""
+    """Runs each cycle with the search and without it, and notes what both take."""
 
-    def __init__(self, rounds: int) -> None:
-        """The least of so many `rounds` counts."""
-        self._rounds = rounds
+    def __init__(self, rounds: int, *, calls: bool) -> None:
+        """Measure thread CPU, of which the least of so many `rounds` counts, or count `calls`."""
+        self._rounds, self._calls = rounds, calls
         self._pairs: list[tuple[float, float]] = []
-        """Seconds without the search, and with it."""
+        """Seconds or calls without the search, and with it."""
 
     def run(self, taken: snapshot.Snapshot, policy: policies.Policy) -> decisions.CycleResult:
         """Run the cycle as it is, and return the result."""
@@ -35,16 +36,17 @@ class Stopwatch:
         for turn, searching in itertools.product(range(self._rounds), taking):
             # The second is often faster, so they take turns.
             searches = searching is not bool((len(self._pairs) + turn) % 2)
-            taking[searches].append(_seconds(taken, policy, searches=searches))
+            taking[searches].append(_taken(taken, policy, searches=searches, calls=self._calls))
         self._pairs.append((min(taking[False]), min(taking[True])))
         return result
 
     def __str__(self) -> str:
-        table = np.array(self._pairs) * 1000
+        unit = "thousands of calls in" if self._calls else "thread CPU of"
+        table = np.array(self._pairs) * (1 / 1000 if self._calls else 1000)
         rows = [(f"p{each}", *np.percentile(table, each, axis=0)) for each in PERCENTILES]
         rows.append((f"mean of {len(table)}", *table.mean(axis=0)))
         lines = [
-            "| thread CPU of a cycle, ms | without the search | with it | |",
+            f"| {unit} a cycle{'' if self._calls else ', ms'} | without the search | with it | |",
             "|---|---|---|---|",
         ]
         lines += [
@@ -54,11 +56,17 @@ class Stopwatch:
         return "\n".join(lines)
 
 
-def _seconds(taken: snapshot.Snapshot, policy: policies.Policy, *, searches: bool) -> float:
-    """Return what a cycle takes."""
+def _taken(
+    taken: snapshot.Snapshot, policy: policies.Policy, *, searches: bool, calls: bool
+) -> float:
+    """Return the seconds of a cycle, or the calls, which are the same on any machine."""
     allow = carried.GangSearches.allow
     steps = allow if searches else lambda memory, _: allow(memory, 0)
     with mock.patch.object(carried.GangSearches, "allow", steps):
+        if calls:
+            profile = cProfile.Profile()
+            profile.runcall(cycle.run_cycle, taken, policy)
+            return sum(entry.callcount for entry in profile.getstats())
         gc.disable()
         began = time.thread_time()
         cycle.run_cycle(taken, policy)

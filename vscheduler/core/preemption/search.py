@@ -368,14 +368,6 @@ class VictimSearch:
         for alike in self._candidates:
             self._vacated[alike] |= vacated
 
-    def _forget(self) -> None:
-        """Forget all tasks and victims; the trial has been undone."""
-        self.placed.clear()
-        self._chosen.clear()
-        self._candidates.clear()
-        self._vacated.clear()
-        self._freed_whole = self._session.space.zeros()
-
     def _depends_on_others(self, task: jobs.Task) -> bool:
         """Whether a change on one node may affect the task on a different node."""
         return any(each is not None for each in self._session.dispatch.every("outlook", task))

@@ -89,13 +89,13 @@ class WholeGangSearch(search.VictimSearch):
         """Return what evictions could free on each node, (N, R); None if that can't be enough."""
         sized = [task for task in self._tasks if not task.best_effort]
         needed = self._needed_of(sized)
-        self._scarce = self._scarce_request(sized)
-        self._pool.start_search(self._sum(needed))
         kinds = [nominated_pods.alike(self._session, task) for task in sized]
         tasks = dict(zip(reversed(kinds), reversed(sized), strict=True))
         each = search.TASK_COST + self._session.layout.size // search.NODES_PER_UNIT
         self._session.spend("claims", each * len(tasks))
         claiming = {kind: task for kind, task in tasks.items() if self._may_claim(task)}
+        if sum(kind in claiming for kind in kinds) < len(needed):
+            return None
         columns, scope = self._kept.columns, self._pool.scope
         columns.refresh()
         # First by amounts only, then by asking plugins what may be evicted.
@@ -104,6 +104,8 @@ class WholeGangSearch(search.VictimSearch):
             chosen &= columns.spare
         for asking in (False, True):
             if asking:
+                self._scarce = self._scarce_request(sized)
+                self._pool.start_search(self._sum(needed))
                 evictable = [self._evictable_for(task) for task in claiming.values()]
                 chosen = np.any(evictable, axis=0)
             most = columns.freed_by(chosen)
@@ -135,6 +137,14 @@ class WholeGangSearch(search.VictimSearch):
         freed = [self._sum(each for each in unit.tasks if each.node == name) for unit in groups]
         order = smallest_victims.order(freed, np.where(coming > 0, coming - free, 0))
         return groups if order is None else [groups[place] for place in order]
+
+    def _forget(self) -> None:
+        """Forget all tasks and victims; the trial has been undone."""
+        self.placed.clear()
+        self._chosen.clear()
+        self._candidates.clear()
+        self._vacated.clear()
+        self._freed_whole = self._session.space.zeros()
 
     def _put(self, task: jobs.Task, row: int) -> bool:
         """Place the task on this node, with evictions if need be."""

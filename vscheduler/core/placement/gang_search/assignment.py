@@ -11,8 +11,10 @@ from vscheduler.core.placement.gang_search import prices, problem
 
 TENURE = 12
 """For so many moves, a node keeps the set that it has taken."""
-RISE = 1.03
-"""By which factor the price of a kind rises with each move that leaves some of its pods."""
+RISE = 33
+"""By which part the price of a kind rises with each move that leaves some of its pods."""
+NOTHING = -(2**62)
+"""Less than any set of pods is worth."""
 
 
 class Assignment:
@@ -32,7 +34,7 @@ class Assignment:
         """Entries of `taken` that have a pod of a kind."""
         worth = self._patterns @ self._prices
         largest = np.maximum(known.free.max(axis=0, initial=0), 1)
-        sizes = (known.free[known.rows] / largest).sum(axis=1)
+        sizes = np.round((known.free[known.rows] / largest).sum(axis=1), prices.DIGITS)
         for place in np.argsort(-sizes, kind="stable").tolist():
             some = known.taken[known.begins[place] : ends[place]]
             some = some[(self._patterns[some] <= self._left).all(axis=1)]
@@ -53,11 +55,11 @@ class Assignment:
             open_now = (more[:, kind] > 0) & (barred[places] < move)
             open_now &= (more <= self._left).all(axis=1)
             if open_now.any():
-                worth = np.where(open_now, more @ self._prices, -np.inf)
+                worth = np.where(open_now, more @ self._prices, NOTHING)
                 best = int(worth.argmax())
                 self._take(int(places[best]), int(sets[best]))
                 barred[places[best]] = move + TENURE
-            self._prices[self._left > 0] *= RISE
+            self._prices += np.where(self._left > 0, self._prices // RISE, 0)
         return moves_max
 
     def places(self) -> list[tuple[int, int]]:

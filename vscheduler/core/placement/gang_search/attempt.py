@@ -18,7 +18,7 @@ ASSEMBLED_NODES = 5
 """So many nodes cost a microsecond more."""
 STEP_COST = 130
 """Approximate microseconds for one step of a search."""
-CELLS_A_STEP = 100_000
+CELLS_A_STEP = 40_000
 """For each so many nodes times kinds of pods, a step counts once more."""
 CYCLES_MAX = 16
 """A search is given up after so many times the steps of a cycle."""

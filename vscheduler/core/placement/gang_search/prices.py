@@ -25,8 +25,12 @@ KEPT = 0.8
 """How much of the average of earlier rounds is kept when prices are averaged."""
 PAIRS_A_STEP = 400
 """To adjust prices costs a step of a search for so many pairs of nodes and patterns."""
-EXCESS = 1e-9
-"""Rounding: prices are fractions."""
+DIGITS = 9
+"""Of prices that are compared."""
+WHOLE = 2**30
+"""What all pods together are worth. Prices are whole numbers, so that sums are exact."""
+SHORT_MOST = 0.5
+"""A kind of which even less is taken isn't treated in another way."""
 
 Amounts = NDArray[np.float64]
 
@@ -42,9 +46,8 @@ class Prices:
         self.free: problem.Ints = np.maximum(given.free, 0)
         self._usable = np.array([kind.usable for kind in given.kinds])
         whole = np.maximum(self.counts @ self.requests, 1)
-        sizes: Amounts = (self.requests / whole).sum(axis=1)
-        self.prices: Amounts = sizes / (sizes @ self.counts)
-        """(K,); all pods together are worth 1."""
+        self.prices = self._whole((self.requests / whole).sum(axis=1))
+        """(K,); all pods together are worth about WHOLE."""
         self.is_complete = True
         """Whether all sets of pods are looked at that any node takes."""
         self.patterns = self._enumerated()
@@ -66,17 +69,24 @@ class Prices:
         for _ in range(ROUNDS if len(self.rows) else 0):
             worth = (self.patterns @ prices)[self.taken]
             best = np.maximum.reduceat(worth, self.begins)
-            if best.sum() < 1 - EXCESS:
+            if best.sum() < prices @ self.counts:
                 return True
             chosen = self.taken[self._first_of(worth, best)]
             short = 1 - self.patterns[chosen].sum(axis=0) / self.counts
-            prices = prices * (1 + change * np.clip(short, -0.5, 0.5))
-            prices /= prices @ self.counts
-            self.prices = KEPT * self.prices + (1 - KEPT) * prices
+            short = np.clip(short, -SHORT_MOST, SHORT_MOST)
+            prices = self._whole(prices * (1 + change * short))
+            self.prices = self._whole(KEPT * self.prices + (1 - KEPT) * prices)
             change *= LATER_STEPS
         return not len(self.rows)
 
-    def _first_of(self, worth: Amounts, best: Amounts) -> problem.Ints:
+    def _whole(self, prices: Amounts) -> problem.Ints:
+        """Return prices as whole numbers, in such a unit that all pods are worth WHOLE."""
+        parts = np.round(prices / prices.max(), DIGITS)
+        total = max(int(np.rint(parts * 10**DIGITS).astype(np.int64) @ self.counts), 1)
+        found: problem.Ints = np.rint(parts * (10**DIGITS * WHOLE / total)).astype(np.int64)
+        return np.maximum(found, 1)
+
+    def _first_of(self, worth: problem.Ints, best: problem.Ints) -> problem.Ints:
         """Return for each row the first place where a pattern is worth most."""
         sizes = np.diff(np.append(self.begins, len(worth)))
         places = np.flatnonzero(worth == np.repeat(best, sizes))

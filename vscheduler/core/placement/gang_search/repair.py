@@ -43,7 +43,7 @@ class Repair:
 
     def __init__(self, now: state.State, scale: waste.Amounts) -> None:
         self._state, self._scale = now, scale
-        self._sizes: waste.Amounts = (now.requests * scale).sum(axis=1)
+        self._sizes: waste.Amounts = np.round((now.requests * scale).sum(axis=1), state.DIGITS)
 
     def places(self, kind: int) -> bool:
         """Place a pod of a kind for which there is no room; return success.
@@ -70,7 +70,8 @@ class Repair:
         fits: problem.Flags = np.asarray(((rest >= 0) | (now.requests == 0)).all(axis=2))
         fits &= now.usable[:, rows].T
         fits[np.arange(len(kinds)), kinds] = False
-        return _Swaps(kinds, rows, fits, (np.maximum(rest, 0) * self._scale).sum(axis=2))
+        left = np.round((np.maximum(rest, 0) * self._scale).sum(axis=2), state.DIGITS)
+        return _Swaps(kinds, rows, fits, left)
 
     def _path(self, kind: int, swaps: _Swaps) -> list[Move]:
         """Return the shortest sequence of moves whose last pod finds room; empty if none is."""

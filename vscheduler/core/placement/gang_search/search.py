@@ -94,8 +94,10 @@ def _solve_large(
     if known.are_too_high() and known.is_complete and given.exact:
         return Outcome(answer=problem.Impossible(), steps=steps)
     placed = assignment.Assignment(known)
-    steps += placed.improve(MOVES_MAX)
-    last = descent.Descent(given, None if steps_max is None else steps_max - steps, placed.places())
+    left = None if steps_max is None else max(0, steps_max - steps)
+    moves = placed.improve(MOVES_MAX if left is None else min(MOVES_MAX, left))
+    steps += moves
+    last = descent.Descent(given, None if left is None else left - moves, placed.places())
     answer = last.run()
     if isinstance(answer, problem.CutShort):
         answer = problem.CutShort()

@@ -12,6 +12,8 @@ import numpy as np
 from vscheduler.core.placement.gang_search import problem, state
 
 Amounts = state.Amounts
+CELLS_EXACT = 10_000
+"""With more kinds times nodes, numbers of pods that are left are rounded up to powers of two."""
 
 
 @dataclass(slots=True)
@@ -44,6 +46,7 @@ class Waste:
         ]
         self._most: problem.Ints = np.array(whole, dtype=np.int64)
         """(K,), how many pods of a kind the largest node takes."""
+        self._is_large = now.places.size > CELLS_EXACT
         self._known: dict[int, Known] = {}
 
     def of(self, kind: int, rows: problem.Ints) -> Amounts:
@@ -51,7 +54,8 @@ class Waste:
         now = self._state
         left = now.left.copy()
         left[kind] -= 1
-        others = np.minimum(left, self._most)
+        # On many nodes, more work is saved than exact numbers are worth.
+        others = np.minimum(_rounded_up(left) if self._is_large else left, self._most)
         known = self._known.get(kind)
         if known is None or not np.array_equal(known.others, others):
             waste = np.full(now.free.shape[0], np.nan)
@@ -84,3 +88,10 @@ class Waste:
             each = free[:, column, np.newaxis] // self._divisor[kinds[asking], column]
             fits[:, asking] = np.minimum(fits[:, asking], each)
         return fits
+
+
+def _rounded_up(numbers: problem.Ints) -> problem.Ints:
+    """Return the next power of two of each number; 0 of 0."""
+    powers = np.ceil(np.log2(np.maximum(numbers, 1))).astype(np.int64)
+    rounded: problem.Ints = np.left_shift(1, powers) * (numbers > 0)
+    return rounded
