@@ -29,14 +29,14 @@ COLUMNS = ("MiB", "first snapshot ms", "one change ms", "1,000 pods ms", "longes
 CYCLES_MAX = 100
 
 
-def measure(nodes: int, schedulers: int = 1) -> list[float]:
+def measure(nodes: int, schedulers: int = 1, part: int = 0) -> list[float]:
     """Return the figures of COLUMNS for so many nodes, in this process.
 
     Each scheduler has an equal part of the nodes, by --node-selector, and the pods on them; this is
-    the first one. All of them see all nodes and pods.
+    the one of this part. All of them see all nodes and pods.
     """
     gc.set_threshold(application.YOUNG_OBJECTS_MAX)
-    cluster = clusters.Cluster(node_selector=(("part", "0"),) if schedulers > 1 else ())
+    cluster = clusters.Cluster(node_selector=(("part", str(part)),) if schedulers > 1 else ())
     policy = timing.policy_of("enqueue, allocate, backfill, reclaim")
     names = cluster.add_nodes(nodes, labels=lambda number: {"part": str(number % schedulers)})
     gang = first = clusters.Gang(name="", requests=[])
@@ -45,9 +45,9 @@ def measure(nodes: int, schedulers: int = 1) -> list[float]:
             name=f"gang-{number:05}",
             requests=[{"cpu": "900m", "memory": "1Gi"}] * PODS_PER_NODE,
             nodes=[name] * PODS_PER_NODE,
-            constraints={"schedulerName": "other"} if number % schedulers else {},
+            constraints={} if number % schedulers == part else {"schedulerName": "other"},
         )
-        first = gang if not number else first
+        first = gang if number == part else first
         cluster.add(gang)
     gc.collect()
     gc.freeze()
@@ -74,10 +74,10 @@ def measure(nodes: int, schedulers: int = 1) -> list[float]:
     return [memory, *(1000 * seconds for seconds in took)]
 
 
-def quickest(nodes: int, rounds: int, schedulers: int) -> list[float]:
+def quickest(nodes: int, rounds: int, schedulers: int, part: int = 0) -> list[float]:
     """Return the lowest figures of several processes."""
     words = [sys.executable, "-m", "tests.benchmarks.core.size", "--only", str(nodes)]
-    words += ["--schedulers", str(schedulers)]
+    words += ["--schedulers", str(schedulers), "--part", str(part)]
     done = [
         json.loads(subprocess.run(words, check=True, capture_output=True).stdout)  # noqa: S603 - this program
         for _ in range(rounds)
@@ -100,20 +100,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=2, help="the lowest of so many counts")
     parser.add_argument("--only", type=int, help="one size, in this process; prints JSON")
     parser.add_argument(
-        "--schedulers", type=int, default=1, help="the nodes are divided by so many"
+        "--schedulers", type=int, default=1, help="the nodes are divided by so many; a row for each"
     )
+    parser.add_argument("--part", type=int, default=0, help="with --only: which scheduler")
     given = parser.parse_args(arguments)
     if given.only:
-        sys.stdout.write(json.dumps(measure(given.only, given.schedulers)) + "\n")
+        sys.stdout.write(json.dumps(measure(given.only, given.schedulers, given.part)) + "\n")
         return 0
     sizes = given.nodes or NODES
     sys.stdout.write(f"| nodes | pods | {' | '.join(COLUMNS)} |\n" + "|---" * 7 + "|\n")
     rows = []
     for nodes in sizes:
-        rows.append(quickest(nodes, given.rounds, given.schedulers))
-        shown = " | ".join(f"{value:,.0f}" for value in rows[-1])
-        sys.stdout.write(f"| {nodes:,} | {nodes * PODS_PER_NODE:,} | {shown} |\n")
-        sys.stdout.flush()
+        every = []
+        for part in range(given.schedulers):
+            every.append(quickest(nodes, given.rounds, given.schedulers, part))
+            shown = " | ".join(f"{value:,.0f}" for value in every[-1])
+            sys.stdout.write(f"| {nodes:,} | {nodes * PODS_PER_NODE:,} | {shown} |\n")
+            sys.stdout.flush()
+        rows.append([max(column) for column in zip(*every, strict=True)])
     if len(sizes) > 1:
         lines = [predicted(sizes, column, PREDICTED) for column in zip(*rows, strict=True)]
         shown = " | ".join(f"{exponent:.2f}" for exponent, _ in lines)
