@@ -12,6 +12,7 @@ import structlog
 from vscheduler.controllers import ports
 from vscheduler.controllers.podgroups import auto_groups, deletion, group_reading
 from vscheduler.mirror import paths, statuses
+from vscheduler.mirror.translate import group_names
 
 log = structlog.get_logger(__name__)
 
@@ -93,7 +94,7 @@ class RefusalEvents:
         means that all can.
         """
         if message:
-            self._notify(statuses.unreadable_notice(workload_of(member), message))
+            self._notify(unreadable_notice(member, message))
 
     def forget(self, member: auto_groups.Member) -> None:
         """Record that the pod is in its PodGroup, or gone."""
@@ -284,15 +285,20 @@ def subject_of(member: auto_groups.Member) -> statuses.ObjectReference:
     )
 
 
-def workload_of(member: auto_groups.Member) -> statuses.ObjectReference:
-    """Return a reference to the pod's controller, or to a bare pod, for events."""
-    owner = member.owner
-    if owner is None:
-        return subject_of(member)
-    return statuses.ObjectReference(
+def unreadable_notice(member: auto_groups.Member, message: str) -> statuses.EventNotice:
+    """Return the event of the pod's controller, or of a bare pod, with annotations that can't be
+    read; the message names the values used instead.
+    """
+    owner = member.owner or auto_groups.OwnerRef(
+        api_version="v1", kind="Pod", name=member.name, uid=member.uid
+    )
+    return statuses.EventNotice(
         kind=owner.kind,
         namespace=member.namespace,
         name=owner.name,
         uid=owner.uid,
+        type="Warning",
+        reason=group_names.UNREADABLE,
+        message=message,
         api_version=owner.api_version,
     )
