@@ -12,7 +12,6 @@ import structlog
 from vscheduler.controllers import ports
 from vscheduler.controllers.podgroups import auto_groups, deletion, group_reading
 from vscheduler.mirror import paths, statuses
-from vscheduler.mirror.translate import group_names
 
 log = structlog.get_logger(__name__)
 
@@ -24,6 +23,9 @@ GONE = (ports.Trouble.MISSING, ports.Trouble.CONFLICT)
 
 ENDING = "is being terminated"
 """Part of the API server's message for a terminating namespace, where nothing can be created."""
+
+UNREADABLE = "AnnotationUnreadable"
+"""The reason of events about workloads with annotations that can't be read."""
 
 REPORTED_MAX = 10_000
 """Pods whose refusals are remembered. When the memory is full it is cleared, and pods get an event
@@ -292,13 +294,14 @@ def unreadable_notice(member: auto_groups.Member, message: str) -> statuses.Even
     owner = member.owner or auto_groups.OwnerRef(
         api_version="v1", kind="Pod", name=member.name, uid=member.uid
     )
+    level, reason, text = ("Warning", UNREADABLE, message)
     return statuses.EventNotice(
         kind=owner.kind,
         namespace=member.namespace,
         name=owner.name,
         uid=owner.uid,
-        type="Warning",
-        reason=group_names.UNREADABLE,
-        message=message,
+        type=level,
+        reason=reason,
+        message=text,
         api_version=owner.api_version,
     )
