@@ -140,7 +140,7 @@ def test_queues_are_listed(tenants: control_plane.ControlPlane) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     rows = [line.split() for line in done.stdout.splitlines()]
     assert [row[0] for row in rows] == ["NAME", "lost", "research", "robotics", "speech"]
-    assert " ".join(rows[-1][1:-1]) == "Open 1 research 24/25 96Gi/100Gi 0.96 0 1 0"
+    assert " ".join(rows[-1][1:-1]) == "Open 1 research 24/25 96Gi/100Gi 0.96 cpu 0 1 0"
     listed = json.loads(run(tenants.kubeconfig, "list", "-o", "json").stdout)
     stored = {each["metadata"]["name"]: each for each in tenants.api.list(daemons.QUEUES)}
     for each in stored.values():

@@ -12,7 +12,7 @@ from vscheduler.sandbox import client, control_plane
 
 DEFINITION = f"{paths.DEFINITIONS.everywhere}/queues.scheduling.volcano.sh"
 TAINT = "node-role.kubernetes.io/control-plane"
-OURS = ("deserved", "request", "realCapability", "share", "conditions")
+OURS = ("deserved", "request", "realCapability", "share", "schedulers", "conditions")
 CONDITION = "vscheduler/FairShare"
 
 

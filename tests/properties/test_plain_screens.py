@@ -13,7 +13,7 @@ import pytest
 import yaml
 from click import testing
 
-from tests.unit.cli import queue_objects
+from tests.unit.cli import job_objects, queue_objects
 from vscheduler.cli import main, output
 from vscheduler.cli.demo import demo_view
 from vscheduler.cli.queue import cluster_client, queue_tables, queue_watch
@@ -240,6 +240,67 @@ def test_objects_of_queues(monkeypatch: pytest.MonkeyPatch, words: list[str], ou
         read: Any = json.loads(done.stdout) if output == "json" else yaml.safe_load(done.stdout)
         first = read["items"][0] if words == ["list"] else read
         assert first["status"] == source.items[Kind.QUEUE][0]["status"]
+
+
+def jobs(writer: Writer) -> job_objects.Fake:
+    """A job that waits, with pods and events, of which all text is somebody's.
+
+    An API server sends UTF-8, in which there are no surrogates.
+    """
+
+    def write() -> str:
+        return writer().encode(errors="replace").decode()
+
+    found = job_objects.objects()
+    (group, *_) = found[Kind.POD_GROUP]
+    name = group["metadata"]["name"]
+    group["metadata"]["uid"] = "u"
+    job_objects.says(group, write(), "2026-01-01T11:30:00Z")
+    about = {"type": "vscheduler.io/Annotations", "status": "False", "message": write()}
+    group["status"]["conditions"].append(about)
+    for at, pod in enumerate(found[Kind.POD]):
+        job_objects.owned(pod, f"k{write()}", f"o{write()}", **{write(): write()})
+        told = {"type": "PodScheduled", "status": "False", "message": write()}
+        gone = {"type": "DisruptionTarget", "status": "True", "message": write()}
+        pod["status"]["conditions"] = [told, gone]
+        if at:
+            pod["spec"]["schedulerName"] = write()
+    event = {"involvedObject": {"uid": "u"}, "reason": "Evict", "message": write()}
+    event |= {"eventTime": "2026-01-01T11:40:00.000000Z", "metadata": {"namespace": "default"}}
+    found[Kind.EVENT] = [event]
+    found[Kind.QUEUE][0]["status"] = {
+        "conditions": [{"type": f"{write()}/FairShare", "message": write()}]
+    }
+    assert name == "runs"
+    return job_objects.Fake(found)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["list"],
+        ["list", "-o", "wide"],
+        ["list", "-o", "name"],
+        ["get", "runs"],
+        ["why", "runs", "none"],
+        ["get", "runs", "-o", "json"],
+        ["list", "-o", "yaml"],
+    ],
+)
+def test_jobs(monkeypatch: pytest.MonkeyPatch, words: list[str]) -> None:
+    """As many lines as with harmless text that is as long."""
+    for seed in SEEDS:
+        lines = []
+        for tame in (False, True):
+            source = jobs(Writer(seed, tame=tame))
+            monkeypatch.setattr(
+                cluster_client, "opened", lambda *_, to=source: job_objects.opened(to)
+            )
+            done = testing.CliRunner().invoke(main.vscheduler, ["job", *words])
+            assert done.exit_code == ("none" in words), (seed, done.output)
+            lines.append(harmless(done.stdout, folded="yaml" in words))
+            harmless(done.stderr)
+        assert len(lines[0]) == len(lines[1]) or "yaml" in words, seed
 
 
 def test_errors(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,14 +32,6 @@ READY_REASON = "tasks in gang are ready to be scheduled"
 GROUP_REFUSED = "PodGroupRefused"
 """The reason of events about pods that can't have an automatic PodGroup."""
 
-ANNOTATIONS = "vscheduler.io/Annotations"
-"""Type of the condition of automatic PodGroups whose workload has annotations that can't be
-read.
-"""
-
-UNREADABLE = "AnnotationUnreadable"
-"""The reason of this condition, and of events about such workloads."""
-
 FAILED = "SchedulerFailed"
 """The reason of events about objects on which the scheduler itself failed."""
 
@@ -102,8 +94,7 @@ class EventNotice:
     """Normal or Warning."""
     reason: str
     message: str
-    api_version: str = ""
-    """Empty for the kinds above; owners of pods have kinds of any API."""
+    api_version: str = ""  # empty for the kinds above; owners of pods have kinds of any API
 
 
 class ReasonAndMessage(NamedTuple):
@@ -126,8 +117,6 @@ class ObjectReference:
     """Empty for cluster-scoped objects."""
     name: str
     uid: str
-    api_version: str = ""
-    """As in EventNotice."""
 
 
 def group_state(
@@ -324,13 +313,6 @@ def refused_notice(pod: ObjectReference, why: str) -> EventNotice:
     return _notice(pod, ("Warning", GROUP_REFUSED, f"waits for a PodGroup: {why}"))
 
 
-def unreadable_notice(workload: ObjectReference, message: str) -> EventNotice:
-    """Return the event of a workload with annotations that can't be read; the message names the
-    values used instead.
-    """
-    return _notice(workload, ("Warning", UNREADABLE, message))
-
-
 def failure_notice(about: ObjectReference, area: str) -> EventNotice:
     """Return the event of an object on which the scheduler itself failed. Details are in the
     scheduler's log.
@@ -402,7 +384,6 @@ def _notice(subject: ObjectReference, details: tuple[str, str, str]) -> EventNot
         type=kind,
         reason=reason,
         message=message,
-        api_version=subject.api_version,
     )
 
 

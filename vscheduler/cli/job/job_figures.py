@@ -9,7 +9,7 @@ from vscheduler.cli import screen
 from vscheduler.cli.job import workloads
 from vscheduler.cli.queue import queue_figures
 from vscheduler.core.model import jobs, queues
-from vscheduler.mirror import statuses
+from vscheduler.mirror.translate import group_names
 from vscheduler.simulator import waiting_line
 
 Object = Mapping[str, Any]
@@ -142,7 +142,7 @@ def _job(group: Object, pods: list[Object] | None, key: str, places: Places) -> 
         admitted=changed if scheduled.get("status") == "True" else 0.0,
         reason=told.get("reason", ""),
         message=told.get("message", ""),
-        unreadable=(conditions.get(statuses.ANNOTATIONS) or {}).get("message", ""),
+        unreadable=(conditions.get(group_names.CONDITION) or {}).get("message", ""),
         scheduler=schedulers.most_common(1)[0][0] if schedulers else annotated,
         place=places.found.get(key) if waits else None,
         approximate=places.approximate,

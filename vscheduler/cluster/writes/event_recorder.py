@@ -15,6 +15,7 @@ import msgspec
 from vscheduler.cluster.http import connection, send_guard
 from vscheduler.cluster.writes import retries, write_queue
 from vscheduler.mirror import paths, statuses
+from vscheduler.mirror.translate import group_names
 
 NAME_MAX = 230
 NOTE_MAX = 1000
@@ -147,7 +148,7 @@ def _action(notice: statuses.EventNotice) -> str:
     by_reason = {
         statuses.EVICT: "Evicting",
         statuses.GROUP_REFUSED: "Grouping",
-        statuses.UNREADABLE: "Grouping",
+        group_names.UNREADABLE: "Grouping",
         statuses.RELOADED: "Configuring",
         statuses.RELOAD_FAILED: "Configuring",
         statuses.LEADER_ELECTION: "Electing",

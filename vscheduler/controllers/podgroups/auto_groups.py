@@ -11,7 +11,6 @@ from typing import Any
 
 from vscheduler.controllers.podgroups import group_terms
 from vscheduler.core.model import resources
-from vscheduler.mirror import statuses
 from vscheduler.mirror.decode import events, fields
 from vscheduler.mirror.translate import group_names, pods, translation
 
@@ -159,13 +158,13 @@ def problems(
 
 def unreadable(body: Mapping[str, Any]) -> str:
     """Return the message about annotations that can't be read; empty if all can be read."""
-    found = (each for each in _stored_conditions(body) if each.get("type") == statuses.ANNOTATIONS)
+    found = (each for each in _stored_conditions(body) if each.get("type") == group_names.CONDITION)
     return str(next(found, {}).get("message", ""))
 
 
 def _conditions(problems: Iterable[group_terms.Problem]) -> list[Body]:
     message = "; ".join(map(str, problems))
-    condition = {"type": statuses.ANNOTATIONS, "status": "False", "reason": statuses.UNREADABLE}
+    condition = {"type": group_names.CONDITION, "status": "False", "reason": group_names.UNREADABLE}
     return [{**condition, "message": message[:MESSAGE_MAX]}] if message else []
 
 
@@ -198,7 +197,7 @@ def change(stored: Mapping[str, Any], wanted: Body) -> Body | None:
         patch["metadata"] = {"annotations": {WRITTEN: _record(written | fresh)}}
     if unreadable(stored) != unreadable(wanted):
         others = [
-            each for each in _stored_conditions(stored) if each.get("type") != statuses.ANNOTATIONS
+            each for each in _stored_conditions(stored) if each.get("type") != group_names.CONDITION
         ]
         patch["status"] = {"conditions": [*others, *_stored_conditions(wanted)]}
     if not patch:

@@ -24,6 +24,9 @@ GONE = (ports.Trouble.MISSING, ports.Trouble.CONFLICT)
 ENDING = "is being terminated"
 """Part of the API server's message for a terminating namespace, where nothing can be created."""
 
+UNREADABLE = "AnnotationUnreadable"
+"""The reason of events about workloads with annotations that can't be read."""
+
 REPORTED_MAX = 10_000
 """Pods whose refusals are remembered. When the memory is full it is cleared, and pods get an event
 once more.
@@ -93,7 +96,7 @@ class RefusalEvents:
         means that all can.
         """
         if message:
-            self._notify(statuses.unreadable_notice(workload_of(member), message))
+            self._notify(unreadable_notice(member, message))
 
     def forget(self, member: auto_groups.Member) -> None:
         """Record that the pod is in its PodGroup, or gone."""
@@ -284,15 +287,21 @@ def subject_of(member: auto_groups.Member) -> statuses.ObjectReference:
     )
 
 
-def workload_of(member: auto_groups.Member) -> statuses.ObjectReference:
-    """Return a reference to the pod's controller, or to a bare pod, for events."""
-    owner = member.owner
-    if owner is None:
-        return subject_of(member)
-    return statuses.ObjectReference(
+def unreadable_notice(member: auto_groups.Member, message: str) -> statuses.EventNotice:
+    """Return the event of the pod's controller, or of a bare pod, with annotations that can't be
+    read; the message names the values used instead.
+    """
+    owner = member.owner or auto_groups.OwnerRef(
+        api_version="v1", kind="Pod", name=member.name, uid=member.uid
+    )
+    level, reason, text = ("Warning", UNREADABLE, message)
+    return statuses.EventNotice(
         kind=owner.kind,
         namespace=member.namespace,
         name=owner.name,
         uid=owner.uid,
+        type=level,
+        reason=reason,
+        message=text,
         api_version=owner.api_version,
     )

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from vscheduler.controllers.podgroups import auto_groups, deletion, owners, podgroup_creation
 from vscheduler.controllers.queues import queue_objects
 from vscheduler.core.model import jobs
-from vscheduler.mirror import state, statuses
+from vscheduler.mirror import state
 from vscheduler.mirror.decode import events, wire
 from vscheduler.mirror.translate import group_names, owner_references, pods, translation
 
@@ -187,7 +187,7 @@ class StatusEvidence:
 
 def _followed(job: jobs.Job) -> tuple[object, ...]:
     """Return what follows the owner."""
-    said = [each.message for each in job.state.conditions if each.type == statuses.ANNOTATIONS]
+    said = [each.message for each in job.state.conditions if each.type == group_names.CONDITION]
     return job.min_member, job.min_resources, said
 
 

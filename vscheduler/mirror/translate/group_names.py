@@ -1,4 +1,5 @@
-"""Names of automatic PodGroups: the name of the pods' controller, and a short hash of its UID.
+"""Names of automatic PodGroups, from the name of the pods' controller and a short hash of its UID,
+and the condition that tells of its annotations.
 
 Pods of scheduler `volcano` get Volcano's names, so that Volcano's controllers and ours never create
 two PodGroups for the same pods. Earlier versions used Volcano's names for all schedulers. Their
@@ -21,6 +22,14 @@ NAME_MAX = 63
 HASH_DIGITS = 8
 CHECK_DIGITS = 2
 """The check digits tell automatic names from names that merely end with ten digits."""
+
+CONDITION = "vscheduler.io/Annotations"
+"""Type of the condition of automatic PodGroups whose workload has annotations that can't be
+read.
+"""
+
+UNREADABLE = "AnnotationUnreadable"
+"""The reason of this condition, and of events about such workloads."""
 
 FALLBACK = "pods"
 """The start of the name if no character of the controller's name is allowed."""
