@@ -47,6 +47,9 @@ UNASKED = {
 }
 """Hooks that allocate has no question for in this cluster."""
 
+ONLY_IN_TREES = {"queue_path"}
+"""Hooks that are asked only where plugin drf keeps a tree of queues, and another orders them."""
+
 ASKED = set(hooks.HOOKS) - UNASKED
 FAILURES: dict[str, tuple[str, Callable[..., Any]]] = {
     **{f"{hook} raises": (hook, fail) for hook in sorted(ASKED)},
@@ -102,7 +105,24 @@ CONTESTED = """
 """One job is let in, one reclaims and one preempts, and a gang is there in part only."""
 
 
-@pytest.mark.parametrize("hook", sorted(UNASKED - {"shortages"}))
+def test_a_path_that_fails_leaves_queues_in_the_order_of_their_keys() -> None:
+    """The plugin that orders the queues of a tree is told of, and its keys still count."""
+    methods = {"queue_key": lambda _, queue: len(queue.name), "queue_path": fail}
+    bad = type("Bad", (contracts.Plugin,), {"name": "bad", **methods})
+    drf = "drf:enableHierarchy=true,enableQueueOrder=false"
+    usual = running.policy_of({"actions": "allocate", "tiers": running.tiers(f"{drf} predicates")})
+    picture = "node n1 cpu=1\n queue long\n queue q\n job long/a min=1 -\n job q/b min=1 -"
+    result = cycle.run_cycle(
+        running.snapshot_of(pictures.documents(picture)),
+        policy.Policy(
+            actions=usual.actions, tiers=((policy.PluginSetting(plugin=bad),), *usual.tiers)
+        ),
+    )
+    assert [(fault.plugin, fault.hook) for fault in result.faults] == [("bad", "queue_path")]
+    assert [bind.task.name for bind in result.binds] == ["b-0"]
+
+
+@pytest.mark.parametrize("hook", sorted(UNASKED - ONLY_IN_TREES - {"shortages"}))
 def test_a_hook_that_fails_where_pods_are_evicted(hook: str) -> None:
     """Who has a say in who may go, and can't be asked, keeps everybody where they are."""
     bad = type("Bad", (contracts.Plugin,), {"name": "bad", hook: fail})
