@@ -16,6 +16,7 @@ import numpy as np
 from vscheduler.core.api import contracts, hooks
 from vscheduler.core.config import policy
 from vscheduler.core.model import decisions, jobs, nodes
+from vscheduler.core.session import declared_reads
 
 Answer = TypeVar("Answer")
 
@@ -43,10 +44,7 @@ ANYTHING = (object,)
 
 
 class PluginFailedError(Exception):
-    """A plugin raised an error, or gave an answer of a wrong type.
-
-    The cycle starts again with the plugin guarded.
-    """
+    """A plugin failed, and the cycle starts again with the plugin guarded."""
 
     def __init__(self, plugin: str, hook: str, cause: Exception) -> None:
         error = f"{type(cause).__name__}: {cause}"
@@ -103,7 +101,8 @@ class Dispatch:
                 alike = plugin.alike_victims if isinstance(plugin, contracts.Plugin) else ()
                 for hook in setting.answers:
                     types = ANSWER_TYPES.get(hook, ANYTHING)
-                    call = Call(name, getattr(plugin, hook), role, types, hook in alike)
+                    method = declared_reads.method(plugin, hook)
+                    call = Call(name, method, role, types, hook in alike)
                     found.setdefault(hook, []).append(call)
             for hook, calls in found.items():
                 self._tiers[hook].append(calls)
