@@ -1,7 +1,7 @@
 """Plugins that read annotations and labels of pods: what is declared is part of the pod class."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -22,8 +22,8 @@ class Rooms(contracts.Plugin):
     """Keeps a pod on the node that its annotation and its label name."""
 
     name = "rooms"
-    reads_annotations = (ROOM,)
-    reads_labels = ("node",)
+    reads_annotations: ClassVar[Sequence[str]] = (ROOM,)
+    reads_labels: ClassVar[Sequence[str]] = ("node",)
 
     def open(self, session: contracts.Session) -> None:
         """Keep the names of the nodes."""
