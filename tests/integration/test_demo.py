@@ -11,7 +11,7 @@ from pathlib import Path
 DEADLINE_SECONDS = 120.0
 POLL_SECONDS = 0.1
 LAST_LINE = "# Ctrl-C ends it all"
-WHY = "queue robotics has 24 cpu of the 25 it deserves; this pod needs 2"
+WHY = "needs 8 cpu for 4 pods; queue robotics has 24 cpu of the 25 it deserves, which leaves 1"
 
 
 @contextmanager

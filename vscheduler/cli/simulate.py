@@ -14,6 +14,7 @@ from vscheduler.cli import flags, lazy_commands, screen
 from vscheduler.mirror.translate import bounds
 
 if TYPE_CHECKING:
+    from vscheduler.core.config import policy as policies
     from vscheduler.simulator import run
 
 CYCLES_MAX = 10_000
@@ -48,6 +49,12 @@ CYCLES_MAX = 10_000
     help="Time of the first cycle, as 2026-01-31T12:00:00Z; else the latest in the manifests.",
 )
 @flags.bounded(flags.plain)
+@click.option(
+    "--why",
+    default="",
+    metavar="NAMESPACE/NAME",
+    help="Show why this PodGroup waits, and what would start it, instead of the decisions.",
+)
 @click.option("--strict", is_flag=True, help="Fail if anything in the input can't be used.")
 @flags.output("table")
 def command(  # noqa: PLR0913 - one parameter per flag
@@ -61,6 +68,7 @@ def command(  # noqa: PLR0913 - one parameter per flag
     evicted_return: bool,
     unlimited_search: bool,
     now: float | None,
+    why: str,
     strict: bool,
     output: str,
     **most: Any,
@@ -98,7 +106,12 @@ def command(  # noqa: PLR0913 - one parameter per flag
         evicted_return=evicted_return,
         unlimited_search=unlimited_search,
         most=bounds.of(most),
+        reads=loaded.policy.reads,
     )
+    if why:
+        screen.say(*loaded.warnings, err=True)
+        _why(run.read(documents, options), loaded.policy, why, output)
+        return
     outcome = run.simulate(documents, loaded.policy, options)
     screen.say(*loaded.warnings, *outcome.notes, *_faults(outcome), err=True)
     if outcome.repetition is not None:
@@ -108,6 +121,19 @@ def command(  # noqa: PLR0913 - one parameter per flag
         screen.fail([f"{len(outcome.problems)} of the input's objects can't be used (--strict)"])
     for_people = partial(tables.show, outcome, sys.stdout, cycles=evicted_return)
     screen.show(output, partial(run.tree, outcome), for_people)
+
+
+def _why(given: run.Given, policy: policies.Policy, job: str, output: str) -> None:
+    """Print why a job waits, and what would start it."""
+    with lazy_commands.importing():
+        from vscheduler.cli import tables
+        from vscheduler.explain import remedies, wording
+    try:
+        found = remedies.explain(given, policy, job)
+    except remedies.NotWaitingError as error:
+        screen.fail([f"--why: {error}"])
+    tree = partial(wording.tree, found)
+    screen.show(output, tree, partial(tables.explanation, found, sys.stdout))
 
 
 def _instant(text: str | None) -> float | None:

@@ -8,6 +8,8 @@ from rich import table
 
 from vscheduler.cli import output
 from vscheduler.core.model import decisions, resources
+from vscheduler.explain import remedies
+from vscheduler.explain import wording as explained
 from vscheduler.mirror import phrases, queue_status, refusal_wording, wording
 from vscheduler.simulator import run
 
@@ -35,6 +37,11 @@ def show(outcome: run.Outcome, stream: TextIO, *, cycles: bool = False) -> None:
         if number:
             terminal.print()
         terminal.print(section)
+
+
+def explanation(found: remedies.Explanation, stream: TextIO) -> None:
+    """Print why a job waits, and what would start it."""
+    output.Screen(stream).print(*explained.lines(found), sep="\n")
 
 
 def columns(*titles: str) -> table.Table:

@@ -98,6 +98,7 @@ class Application:
                 claim_unowned=given.claim_unowned,
                 priority_classes=given.priority_classes,
                 most=given.most,
+                reads=loaded.policy.reads,
             ),
             on_error=partial(informers.report_object_error, self._failures),
         )

@@ -173,6 +173,9 @@ def _load(point: metadata.EntryPoint, taken: Collection[str]) -> type[contracts.
         raise _BadPluginError(f'there is another plugin called "{name}"')
     if not _are_arguments(plugin.arguments):
         raise _BadPluginError("its `arguments` must be a mapping of names to contracts.Argument")
+    for attribute in ("reads_annotations", "reads_labels"):
+        if not _are_names(getattr(plugin, attribute)):
+            raise _BadPluginError(f"its `{attribute}` must be a list or tuple of names")
     if not any(hasattr(plugin, hook) for hook in hooks.HOOKS):
         raise _BadPluginError("its plugin defines no hook; docs/plugins.md lists them")
     return plugin
@@ -183,6 +186,10 @@ def _are_arguments(arguments: object) -> bool:
         isinstance(name, str) and isinstance(argument, contracts.Argument)
         for name, argument in arguments.items()
     )
+
+
+def _are_names(names: object) -> bool:
+    return isinstance(names, list | tuple) and all(isinstance(name, str) for name in names)
 
 
 def _place(point: metadata.EntryPoint) -> str:

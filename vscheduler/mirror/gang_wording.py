@@ -1,4 +1,4 @@
-"""What a search for nodes for a whole gang has shown, in English."""
+"""Gangs in English: what they lack, and what a search for nodes for all pods has shown."""
 
 from vscheduler.core.model import decisions
 from vscheduler.mirror import phrases
@@ -23,6 +23,39 @@ def shown(proof: decisions.GangProof) -> list[str]:
     words += [f"{more} more"] if more else []
     parts = [f"{phrases.listed(words)} don't fit at the same time, however they are placed"]
     return [*parts, "with any one fewer they would"] if proof.irreducible else parts
+
+
+def over_share(reason: decisions.Reason) -> str:
+    """Return what the gang lacks, and what its queue may have of it."""
+    needs = phrases.listed(
+        [phrases.quantity(each.resource, each.requested) for each in reason.shortages]
+    )
+    more = "more " if reason.lacking < reason.minimum else ""
+    pods = f"{reason.lacking} {more}pods"
+    owner = reason.shortages[0].owner
+    text = f"needs {needs} for {pods}; queue {owner or reason.queue}"
+    text = f"{text} has {shortages(reason, 'may have' if owner else 'deserves')}"
+    rest = [(each.resource, max(0.0, each.limit - each.allocated)) for each in reason.shortages]
+    if not any(value for _, value in rest):
+        return text
+    if len(rest) == 1:  # the sentence has just named the resource
+        return f"{text}, which leaves {phrases.amount(*rest[0])}"
+    return f"{text}, which leaves {phrases.listed([some(*each) for each in rest])}"
+
+
+def shortages(reason: decisions.Reason, limit: str) -> str:
+    """Return `24 cpu of the 25 it deserves and 3 nvidia.com/gpu of the 4`."""
+    has = [
+        f"{phrases.quantity(each.resource, each.allocated)} "
+        f"of the {phrases.amount(each.resource, each.limit)}"
+        for each in reason.shortages
+    ]
+    return f"{phrases.listed([f'{has[0]} it {limit}', *has[1:]])}"
+
+
+def some(resource: str, value: float) -> str:
+    """Return `8 cpu`, or `no cpu`."""
+    return phrases.quantity(resource, value) if value else f"no {resource}"
 
 
 def _of_one_kind(pods: decisions.PodsOfKind) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from vscheduler.core.model import jobs, nodes, queues
+from vscheduler.core.model import jobs, nodes, pod_texts, queues
 from vscheduler.core.model import snapshot as snapshots
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.index import (
@@ -50,6 +50,7 @@ class Options:
     """How long a sent bind may go unconfirmed by the watch, in seconds."""
     most: bounds.Bounds = bounds.DEFAULT
     """Upper bounds on the constraints of a pod."""
+    reads: pod_texts.PodReads = pod_texts.NOTHING  # what plugins read of pods
 
 
 class Mirror:
@@ -63,7 +64,7 @@ class Mirror:
     def __init__(self, options: Options, *, on_error: entries.OnError | None = None) -> None:
         self._options = options
         self.work: Counter[str] = Counter()
-        """How many jobs, node rows, layouts and per-class pod counts snapshots had to recompute."""
+        """How many jobs, node rows, layouts and per-class counts snapshots had to recompute."""
         self._entries: dict[events.Kind, dict[str, entries.Entry]] = {
             kind: {} for kind in events.Kind
         }
@@ -75,6 +76,7 @@ class Mirror:
             node_selector=options.node_selector,
             on_error=on_error,
             most=options.most,
+            reads=options.reads,
         )
         self._pods_by_class = pods_by_class.PodsByClass(self.work)
         self._columns = node_usage.NodeColumns(self.work, self._pods_by_class.groups)
@@ -95,15 +97,12 @@ class Mirror:
         """When an eviction in flight was sent, by pod, until the watch shows the pod leaving."""
         self._resource_names = node_usage.ResourceNames()
         self._queues: Mapping[str, queues.Queue] | None = None
-        """None: sort again at the next snapshot. The next two attributes follow the same rule."""
+        """None: sort again at the next snapshot; the same for the next two attributes."""
         self._budgets: tuple[snapshots.Budget, ...] | None = None
         self._quotas: tuple[snapshots.Quota, ...] | None = None
 
     def serve(self, scheduler_names: tuple[str, ...]) -> None:
-        """Set the scheduler names whose pods are ours from now on.
-
-        Known pods and Queues keep their earlier reading until they are listed again.
-        """
+        """Set the scheduler names of our pods. Known objects are read anew when listed again."""
         self._reader.serve(scheduler_names)
         self._job_index.serve(scheduler_names)
 

@@ -182,12 +182,12 @@ def _pod_rejected(reason: decisions.Reason) -> str:
 
 def _queue_full(reason: decisions.Reason) -> str:
     owner = reason.subject or reason.queue
-    has = _shortages(reason, "may have")
+    has = gang_wording.shortages(reason, "may have")
     return f"not admitted: queue {owner} has, or was promised, {has}; {_asks(reason)}"
 
 
 def _quota_full(reason: decisions.Reason) -> str:
-    has = _shortages(reason, "allows")
+    has = gang_wording.shortages(reason, "allows")
     return (
         f"not admitted: ResourceQuota {reason.subject} counts, with what was promised, {has}; "
         f"{_asks(reason)}"
@@ -196,7 +196,7 @@ def _quota_full(reason: decisions.Reason) -> str:
 
 def _cluster_full(reason: decisions.Reason) -> str:
     if reason.subject:
-        has = _shortages(reason, "may have")
+        has = gang_wording.shortages(reason, "may have")
         return (
             f"not admitted: the cluster is too small for queue {reason.subject}, "
             f"which has, or was promised, {has}; {_asks(reason)}"
@@ -204,10 +204,12 @@ def _cluster_full(reason: decisions.Reason) -> str:
     if not any(each.limit for each in reason.shortages):
         none = f"no {phrases.listed([each.resource for each in reason.shortages])} left to promise"
         return f"not admitted: beside what runs the cluster has {none}; {_asks(reason)}"
-    limits = phrases.listed([_some(each.resource, each.limit) for each in reason.shortages])
+    limits = phrases.listed(
+        [gang_wording.some(each.resource, each.limit) for each in reason.shortages]
+    )
     # Promises exceed the limit after nodes have left or foreign pods have arrived.
     rest = [(each.resource, each.limit - each.allocated) for each in reason.shortages]
-    left = [_some(name, max(0.0, value)) for name, value in rest]
+    left = [gang_wording.some(name, max(0.0, value)) for name, value in rest]
     return (
         f"not admitted: of the {limits} that the cluster may promise beside what runs, "
         f"{phrases.listed(left)} {'is' if len(left) == 1 else 'are'} left; {_asks(reason)}"
@@ -226,6 +228,8 @@ def _queue_over_share(reason: decisions.Reason) -> str:
         return f"queue {reason.queue} may not have enough pods of this gang at once"
     if not reason.shortages:
         return f"queue {reason.queue} has had its share; this pod needs {asked}"
+    if reason.lacking:
+        return gang_wording.over_share(reason)
     lacking = {each.resource: each.requested for each in reason.shortages}
     if len(lacking) == 1:  # the sentence has just named the resource
         (asked,) = (phrases.amount(name, value) for name, value in lacking.items())
@@ -233,7 +237,7 @@ def _queue_over_share(reason: decisions.Reason) -> str:
         asked = phrases.request(lacking)
     owner = reason.shortages[0].owner
     limit = "may have" if owner else "deserves"
-    state = f"queue {owner or reason.queue} has {_shortages(reason, limit)}"
+    state = f"queue {owner or reason.queue} has {gang_wording.shortages(reason, limit)}"
     if reason.proof:  # whichever pods of the gang are chosen
         least = phrases.listed([phrases.quantity(name, value) for name, value in lacking.items()])
         return f"{state}; the smallest pods that this gang can start with need {least}"
@@ -250,7 +254,9 @@ def _no_nodes(_: decisions.Reason) -> str:
 def _never_fits(reason: decisions.Reason) -> str:
     if reason.shortages:
         asked = phrases.request({each.resource: each.requested for each in reason.shortages})
-        there = phrases.listed([_some(each.resource, each.limit) for each in reason.shortages])
+        there = phrases.listed(
+            [gang_wording.some(each.resource, each.limit) for each in reason.shortages]
+        )
         return f"needs {asked} at least, and all nodes that it may use have {there}; {MORE_NODES}"
     asked = phrases.request(reason.request)
     missing = [hole.resource for hole in reason.holes if not hole.free]
@@ -268,10 +274,6 @@ def _never_fits(reason: decisions.Reason) -> str:
         f"needs {needs}{size}, and the nodes that it may use have room for {reason.capacity}, "
         f"even when empty; {MORE_NODES}"
     )
-
-
-def _some(resource: str, value: float) -> str:
-    return phrases.quantity(resource, value) if value else f"no {resource}"
 
 
 def _no_room(reason: decisions.Reason) -> str:
@@ -345,16 +347,6 @@ def _holes(reason: decisions.Reason) -> list[str]:
 def _places(holes: Sequence[decisions.MissingResource]) -> list[str]:
     """Return `6 cpu on n7` for each resource."""
     return [f"{phrases.quantity(hole.resource, hole.free)} on {hole.node}" for hole in holes]
-
-
-def _shortages(reason: decisions.Reason, limit: str) -> str:
-    """Return `24 cpu of the 25 it deserves and 3 nvidia.com/gpu of the 4`."""
-    has = [
-        f"{phrases.quantity(each.resource, each.allocated)} "
-        f"of the {phrases.amount(each.resource, each.limit)}"
-        for each in reason.shortages
-    ]
-    return f"{phrases.listed([f'{has[0]} it {limit}', *has[1:]])}"
 
 
 _SENTENCES: Mapping[Code, Callable[[decisions.Reason], str]] = {

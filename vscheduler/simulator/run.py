@@ -14,13 +14,13 @@ rest.
 
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from vscheduler.core import cycle
 from vscheduler.core.actions import allocate
 from vscheduler.core.config import policy as policies
-from vscheduler.core.model import decisions, jobs, queues, snapshot
+from vscheduler.core.model import decisions, jobs, pod_texts, queues, snapshot
 from vscheduler.mirror import (
     phrases,
     queue_status,
@@ -59,6 +59,9 @@ class Options:
     """Whether owners recreate evicted pods."""
     most: bounds.Bounds = bounds.DEFAULT
     """Upper bounds on the constraints of a pod."""
+    reads: pod_texts.PodReads = pod_texts.NOTHING
+    """What plugins declare to read of pods: `reads` of the policy. `simulate` takes it from the
+    policy itself."""
     unlimited_search: bool = False
     """Whether searches for whole gangs go on until they find nodes or a proof."""
 
@@ -199,7 +202,7 @@ def simulate(
     """
     if options.unlimited_search:
         policy = policy.with_argument("allocate", allocate.SEARCH_STEPS, UNLIMITED_STEPS)
-    given = read(documents, options)
+    given = read(documents, replace(options, reads=policy.reads))
     collected, mirror = given.collected, given.mirror
     problems = [*collected.problems, *_rejections(mirror, given.objects)]
     notes = tuple(_notes(collected, mirror))
@@ -236,6 +239,7 @@ def read(documents: Iterable[manifests.Manifest | Mapping[str, object]], options
             node_selector=options.node_selector,
             claim_unowned=options.claim_unowned,
             most=options.most,
+            reads=options.reads,
         )
     )
     objects = _with_permanent_queues(collected.objects, options.default_queue)

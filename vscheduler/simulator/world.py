@@ -5,6 +5,7 @@ Deployments and Jobs aren't read. A pod's controller reference tells the kind of
 pod itself serves as the owner's pod template.
 """
 
+import copy
 import datetime as dt
 from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import TypeAlias
@@ -44,6 +45,15 @@ class Owners:
         self._replaced = frozenset(
             pod.metadata.uid for pod in given if _is_lost(pod) and _is_replaced(pod, youngest)
         )
+
+    def fork(self) -> "Owners":
+        """Return a copy with a future of its own."""
+        made = copy.copy(self)
+        made._detach()  # noqa: SLF001 - an object of this class
+        return made
+
+    def _detach(self) -> None:
+        self._places, self._recreations = dict(self._places), dict(self._recreations)
 
     def place_of(self, pod: wire.Pod) -> str:
         """Return the pod's identity: `namespace/name` of the first pod."""
@@ -143,6 +153,38 @@ class World:
         runs.
         """
 
+    def fork(self) -> "World":
+        """Return a copy with a future of its own; the objects are shared."""
+        made = copy.copy(self)
+        made._detach()  # noqa: SLF001 - an object of this class
+        return made
+
+    def _detach(self) -> None:
+        self._pods, self._groups = dict(self._pods), dict(self._groups)
+        self._budgets, self._disrupted = dict(self._budgets), dict(self._disrupted)
+        self._owners = self._owners and self._owners.fork()
+
+    def change(self, edited: Iterable[events.Upsert | events.Remove]) -> None:
+        """Let a user edit, create and delete objects; what is deleted is gone at once."""
+        for event in edited:
+            match event:
+                case events.Upsert(object=wire.Pod() as pod):
+                    self._pods[_key(pod.metadata)] = pod
+                case events.Upsert(object=wire.PodGroup() as group):
+                    self._groups[_key(group.metadata)] = group
+                case events.Upsert(object=wire.PodDisruptionBudget() as budget):
+                    self._budgets[_key(budget.metadata)] = budget
+                case events.Remove(kind=events.Kind.POD, namespace=namespace, name=name):
+                    self._pods.pop(events.key_of(namespace, name), None)
+
+    @property
+    def moving(self) -> bool:
+        """Whether anything happens without a decision: pods leave, start, or are replaced."""
+        return bool(self._failed) or any(
+            pod.metadata.deletion_timestamp or (pod.spec.node_name and _starts(pod))
+            for pod in self._pods.values()
+        )
+
     def pods(self) -> Iterator[wire.Pod]:
         """Return all existing pods."""
         return iter(self._pods.values())
@@ -204,7 +246,7 @@ class World:
 
     def _start_bound(self) -> Iterator[events.Event]:
         for key, pod in list(self._pods.items()):
-            if pod.spec.node_name and pod.status.phase in ("", "Pending"):
+            if pod.spec.node_name and _starts(pod):
                 yield self._put(key, _running(pod))
 
     def _bind(self, bind: decisions.Bind) -> events.Event:
@@ -269,6 +311,11 @@ def _covers(budget: wire.PodDisruptionBudget, task: jobs.Task) -> bool:
 
 def _key(metadata: wire.Metadata) -> str:
     return events.key_of(metadata.namespace, metadata.name)
+
+
+def _starts(pod: wire.Pod) -> bool:
+    """Whether the pod runs from the next cycle on, if it has a node."""
+    return pod.status.phase in ("", "Pending")
 
 
 def _running(pod: wire.Pod) -> wire.Pod:

@@ -271,3 +271,26 @@ def test_a_bound_of_one_pod_is_that_of_the_daemon(tmp_path: Path) -> None:
     assert group["reason"] == "PodRejected"
     assert said in group["message"]
     assert said in done.stderr
+
+
+LATE = "node n1 cpu=4   queue q   job q/late min=5 select=zone=a -*5"
+
+
+def test_why_shows_what_would_start_a_job(tmp_path: Path) -> None:
+    """As text, and as the same tree in JSON and YAML; names can't paint the terminal."""
+    documents = pictures.documents(LATE.replace("=zone=a", "=zone=\x1b[31m"))
+    file = write(tmp_path / "all.yaml", documents)
+    done = invoke(file, "--why", "default/late")
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert done.stdout.startswith("default/late, in queue q, waits: ")
+    assert "\x1b" not in done.stdout
+    tree = json.loads(invoke(file, "--why", "default/late", "-o", "json").stdout)
+    assert tree == yaml.safe_load(invoke(file, "--why", "default/late", "-o", "yaml").stdout)
+    assert (tree["podGroup"], tree["queue"], tree["startsInCycle"]) == ("default/late", "q", None)
+
+
+def test_why_names_what_is_wrong(tmp_path: Path) -> None:
+    """A job that doesn't exist is an error, not an empty answer."""
+    done = invoke(write(tmp_path / "all.yaml", pictures.documents(LATE)), "--why", "default/nobody")
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert done.stderr == "--why: there is no PodGroup default/nobody\n"

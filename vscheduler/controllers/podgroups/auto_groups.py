@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vscheduler.controllers.podgroups import group_terms
-from vscheduler.core.model import resources
+from vscheduler.core.model import pod_texts, resources
 from vscheduler.mirror.decode import events, fields
 from vscheduler.mirror.translate import group_names, pods, translation
 
@@ -278,7 +278,7 @@ def _reference(member: Member) -> Body:
 
 
 def _own(texts: Mapping[str, str]) -> dict[str, str]:
-    return {name: text for name, text in sorted(texts.items()) if name.startswith(pods.OWN)}
+    return {name: text for name, text in sorted(texts.items()) if name.startswith(pod_texts.OWN)}
 
 
 def _record(spec: Mapping[str, Any]) -> str:

@@ -9,9 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from vscheduler.core.model import jobs, resources
+from vscheduler.core.model import jobs, pod_texts, resources
 from vscheduler.mirror.decode import fields, quantities
-from vscheduler.mirror.translate import pods
 
 QUEUE = "scheduling.volcano.sh/queue-name"
 """On pods, owners and namespaces: the Queue of automatic groups."""
@@ -179,7 +178,7 @@ def labels(texts: Mapping[str, str]) -> dict[str, str]:
 
 def _own(texts: Mapping[str, str]) -> dict[str, str]:
     """Return the annotations below volcano.sh/."""
-    return {name: text for name, text in sorted(texts.items()) if name.startswith(pods.OWN)}
+    return {name: text for name, text in sorted(texts.items()) if name.startswith(pod_texts.OWN)}
 
 
 def _number(text: str) -> int | None:

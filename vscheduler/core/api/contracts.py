@@ -15,9 +15,8 @@ task comes next; whether a job may start; which nodes a pod may use, and which n
         def score_nodes(self, task, nodes):
             return 10.0 * (nodes.used[:, 0] == 0)
 
-`core.session.dispatch` combines the answers of several plugins. None is an abstention; an empty
-answer is an opinion. A hook must not modify its arguments, and must give equal answers to equal
-questions: no clock, no randomness, no input from outside.
+`core.session.dispatch` combines them. None is an abstention; an empty answer is an opinion. Hooks
+modify no arguments, and answer equal questions equally: no clock, no randomness, no other input.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -232,6 +231,9 @@ class Plugin(Configured):
     alike_victims: Sequence[str] = ()
     alike_claimants: Sequence[str] = ()
     """Hooks whose answers are equal for similar victims, or claimants; see docs/plugins.md."""
+    reads_annotations: ClassVar[Sequence[str]] = ()
+    reads_labels: ClassVar[Sequence[str]] = ()
+    """What answers about nodes depend on; reading other texts of pods raises. docs/plugins.md."""
     nodes_last: ClassVar[bool] = False
     """Whether `class_nodes` and `queue_nodes` return equal answers in every cycle."""
 

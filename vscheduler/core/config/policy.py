@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from vscheduler.core.api import contracts, hooks
 from vscheduler.core.config import cycle_rules, validation
+from vscheduler.core.model import pod_texts
 
 Problem = validation.Problem
 
@@ -78,6 +79,9 @@ class Policy:
     tiers: tuple[tuple[PluginSetting, ...], ...]
     rules: cycle_rules.CycleRules = cycle_rules.DEFAULT
     """Decisions outside of plugins and actions."""
+    reads: pod_texts.PodReads = pod_texts.NOTHING
+    """What all available plugins declare to read of pods, configured or not: the configuration may
+    change while the Mirror stays."""
     hard_topology_waits: bool = True
     """Whether gangs with a hard network topology wait; otherwise such gangs start on any nodes."""
 
@@ -106,6 +110,10 @@ class Policy:
             for setting in tier
             if not setting.answers.isdisjoint(("class_nodes", "queue_nodes"))
         )
+
+    def has_plugin(self, plugin: str) -> bool:
+        """Whether a plugin of this name is configured."""
+        return any(setting.plugin.name == plugin for tier in self.tiers for setting in tier)
 
     def has_tree(self, plugin: str) -> bool:
         """Whether a plugin of this name is configured with hierarchical queues."""
@@ -169,6 +177,7 @@ def parse(tree: object, plugins: Plugins, actions: Actions, volcano: Compatibili
         ),
         tiers=tiers,
         rules=mode.rules,
+        reads=pod_texts.union(map(pod_texts.reads, plugins)),
         hard_topology_waits=_hard_topology_waits(found, sections, seen),
     )
     return Parsed(

@@ -196,8 +196,7 @@ class GangProof:
     """What a search for nodes for a whole gang has shown: the gang fits nowhere, or not so soon."""
 
     proved: bool
-    """Whether the gang can't start on what is free, however its pods are placed. Otherwise the
-    search was cut short."""
+    """Whether no placement starts the gang on what is free; otherwise the search was cut short."""
     steps: int
     """How many placements of single pods were tried."""
     blocking: tuple[PodsOfKind, ...] = ()
@@ -233,13 +232,11 @@ class Reason:
     subject: str = ""
     """Another object involved: a ResourceQuota, or an ancestor of the queue."""
     sub_group: Mapping[str, str] | None = None
-    """Label values that identify a sub-group. Then `tasks` and `minimum` belong to the sub-group,
-    and `subject` is its policy."""
+    """Labels of a sub-group that `tasks` and `minimum` belong to then; `subject` is its policy."""
     problem: queues.QueueProblem | None = None
     """Why the queue is excluded from scheduling."""
     leaves: tuple[str, ...] = ()
-    """Leaf queues below an inner queue, as alternatives. More than LEAVES_MAX entries mean too many
-    to name."""
+    """Leaf queues below an inner queue; more than LEAVES_MAX entries are too many to name."""
     rejected: int = 0
     """Number of invalid pods, or of pods whose binds were refused."""
     rejection: jobs.InvalidPod | None = None
@@ -247,6 +244,8 @@ class Reason:
     refused_bind: RefusedBind | None = None
     """A refused bind, as an example."""
     shortages: tuple[Shortage, ...] = ()
+    lacking: int = 0
+    """If not 0, the shortages are of so many pods together, which the gang lacks."""
     holes: tuple[MissingResource, ...] = ()
     proof: GangProof | None = None
     """What the search for the whole gang has shown, where pods of different kinds are needed."""
@@ -393,8 +392,9 @@ class CycleResult:
     wake_at: float | None = None
     """The earliest time at which a decision could change without an event."""
     costs: Mapping[str, int] = field(default_factory=dict)
-    """The cost of the cycle by namespace, in units of work of core.cycle. Namespaces whose pods
-    were bound are left out."""
+    """Cost by namespace, in units of work of core.cycle; namespaces with binds are left out."""
+    spent: int = 0
+    """The cost of all operations, in the same units, without opening the session."""
     work: Mapping[str, int] = field(default_factory=dict)
     """Number of operations by kind: placements, plans, refreshed rows."""
     faults: tuple[Fault, ...] = ()

@@ -15,6 +15,7 @@ import numpy as np
 from vscheduler.core.api import contracts, hooks
 from vscheduler.core.config import policy
 from vscheduler.core.model import decisions, jobs, nodes
+from vscheduler.core.session import declared_reads
 
 Answer = TypeVar("Answer")
 
@@ -23,10 +24,7 @@ ABSTAINS: tuple[float, ...] = ()
 
 
 class PluginFailedError(Exception):
-    """A plugin raised an error, or gave an answer of a wrong type.
-
-    The cycle starts again with the plugin guarded.
-    """
+    """A plugin failed, and the cycle starts again with the plugin guarded."""
 
     def __init__(self, plugin: str, hook: str, cause: Exception) -> None:
         error = f"{type(cause).__name__}: {cause}"
@@ -88,8 +86,9 @@ class Dispatch:
                 alike, any_amounts = plugin.alike_victims, plugin.alike_claimants
                 for hook in setting.answers:
                     types = hooks.ANSWER_TYPES.get(hook, hooks.ANYTHING)
+                    method = declared_reads.method(plugin, hook)
                     flags = hook in alike, hook in any_amounts
-                    call = Call(name, getattr(plugin, hook), role, types, *flags)
+                    call = Call(name, method, role, types, *flags)
                     found.setdefault(hook, []).append(call)
             for hook, calls in found.items():
                 self._tiers[hook].append(calls)

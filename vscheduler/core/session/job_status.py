@@ -74,6 +74,7 @@ def close(session: working.Session, faults: tuple[decisions.Fault, ...]) -> deci
         ),
         finished=not session.work_budget.exhausted,
         wake_at=decided.wake_at,
+        spent=session.work_budget.spent,
         work=dict(session.work),
         costs=_costs(session),
         faults=faults,

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
 
-from vscheduler.core.model import decisions, jobs, queues
+from vscheduler.core.model import decisions, jobs, queues, resources
 from vscheduler.core.session import job_state
 from vscheduler.core.session import session as working
 
@@ -213,7 +213,43 @@ def note_share(
         code = decisions.ReasonCode.QUEUE_OVER_SHARE
         short = shortages(session, queue, task)
     reason = of(turn.state, code, request=task.pod_class.request, shortages=short)
+    if short:
+        reason = _of_gang(turn.state, reason)
     session.reasons.note(turn.state.job.id, reason)
+
+
+def _of_gang(state: job_state.JobState, reason: decisions.Reason) -> decisions.Reason:
+    """Return a reason about one pod as a reason about all pods that the gang lacks.
+
+    The pods counted are the smallest that the gang could start with. A reason that these pods don't
+    explain stays as it is: the queue refuses a larger pod, or a pod beyond the minimum.
+    """
+    lacking = state.job.min_member - state.job.ready_tasks
+    if lacking < 2 or reason.placed >= reason.minimum:
+        return reason
+    placed: list[resources.ResourceMap] = []
+    if reason.placed > state.job.ready_tasks:
+        found = (state.tasks(jobs.TaskStatus.ALLOCATED), state.tasks(jobs.TaskStatus.PIPELINED))
+        placed = [task.pod_class.request for tasks in found for task in tasks]
+    whole = []
+    for each in reason.shortages:
+        requested = _smallest(state.job, each.resource, lacking)
+        allocated = each.allocated - sum(request.get(each.resource, 0) for request in placed)
+        if requested <= each.limit - allocated:
+            return reason
+        whole.append(replace(each, requested=requested, allocated=allocated))
+    return replace(reason, shortages=tuple(whole), lacking=lacking)
+
+
+def _smallest(job: jobs.Job, resource: str, count: int) -> int:
+    """Return the least that so many waiting pods of a job request of a resource."""
+    total = 0
+    sizes = [(each.request.get(resource, 0), waiting) for each, (_, waiting) in job.classes.items()]
+    for size, waiting in sorted(sizes):
+        taken = min(count, waiting)
+        total += size * taken
+        count -= taken
+    return total
 
 
 def note_limit(

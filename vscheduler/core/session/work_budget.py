@@ -89,6 +89,11 @@ class WorkBudget:
         if self._limit is not None and self._spent >= self._limit:
             self.exhausted = self.over = True
 
+    @property
+    def spent(self) -> int:
+        """The cost of all operations so far."""
+        return self._spent
+
     def grant(self, fraction: int) -> None:
         """Guarantee at least a half, a quarter, … of the budget from here on.
 

@@ -8,7 +8,7 @@ from typing import TypeAlias
 import msgspec
 from msgspec import structs
 
-from vscheduler.core.model import jobs, queues, snapshot
+from vscheduler.core.model import jobs, pod_texts, queues, snapshot
 from vscheduler.mirror.decode import events, fields, wire
 from vscheduler.mirror.translate import bounds, pods, translation, usage_annotation
 
@@ -114,6 +114,7 @@ class Reader:
         default_queue: str,
         node_selector: tuple[tuple[str, str], ...],
         most: bounds.Bounds,
+        reads: pod_texts.PodReads = pod_texts.NOTHING,
         on_error: OnError | None = None,
     ) -> None:
         """Create a reader; `on_error` is called with each object on which translation fails
@@ -122,7 +123,7 @@ class Reader:
         An object that fails is left out. With `on_error` None, the error is raised instead.
         """
         self._on_error = on_error
-        self._translator = pods.Translator(scheduler_names, most)
+        self._translator = pods.Translator(scheduler_names, most, reads)
         self._scheduler_names = scheduler_names
         self._default_queue = default_queue
         self._node_selector = frozenset(node_selector)

@@ -10,7 +10,7 @@ from functools import lru_cache
 import msgspec
 from msgspec import structs
 
-from vscheduler.core.model import jobs, snapshot
+from vscheduler.core.model import jobs, pod_texts, snapshot
 from vscheduler.mirror.decode import events, fields, wire
 from vscheduler.mirror.translate import bounds, kubelet_refusals, owner_references, pod_classes
 
@@ -25,8 +25,8 @@ ANY_ZONE = "*"
 SCORING = ("volcano.sh/resource-strategy-scoring-type", "volcano.sh/resource-strategy-weight")
 """Annotations about scoring nodes for a pod (Volcano: resource-strategy-fit)."""
 
-OWN = "volcano.sh/"
-"""Prefix of annotations that tasks keep."""
+LABEL = "label"
+"""Marks a label among the hints of a class: an annotation may have the same name."""
 
 NONE: Mapping[str, str] = {}
 """Shared by all pods without labels, annotations or hints."""
@@ -113,9 +113,13 @@ class Translator:
     """Translates pods. Equal pods share a PodClass for as long as any of the pods exists."""
 
     def __init__(
-        self, scheduler_names: tuple[str, ...], most: bounds.Bounds = bounds.DEFAULT
+        self,
+        scheduler_names: tuple[str, ...],
+        most: bounds.Bounds = bounds.DEFAULT,
+        reads: pod_texts.PodReads = pod_texts.NOTHING,
     ) -> None:
-        """Create a translator; `most` holds the bounds of a pod."""
+        """Create a translator; `most` holds the bounds of a pod, `reads` what plugins declare."""
+        self._reads = reads
         self._ours = frozenset(scheduler_names)
         self._classes = pod_classes.Classes(most)
 
@@ -146,9 +150,12 @@ class Translator:
         try:
             waits = ours and status in jobs.WAITING
             pod_class = self._classes.pod_class(
-                pod, _hints(metadata) if ours else NONE, ours=ours, waits=waits
+                pod, _hints(metadata, self._reads) if ours else NONE, ours=ours, waits=waits
             )
-            task = _task(pod, uid, group, pod_class, status, labels) if ours else None
+            task = None
+            if ours:
+                kept = _kept(metadata.annotations, self._reads.annotations)
+                task = _task(pod, uid, group, pod_class, status, (labels, kept))
         except fields.FieldError as error:
             pod_class = self._classes.held(pod)
             rejection = events.DecodeError(
@@ -184,9 +191,11 @@ def _task(
     group: jobs.JobId | None,
     pod_class: jobs.PodClass,
     status: jobs.TaskStatus,
-    labels: Mapping[str, str],
+    texts: tuple[Mapping[str, str], Mapping[str, str]],
 ) -> jobs.Task:
+    """Return the task of a pod; texts are its labels, and the annotations that tasks keep."""
     metadata, spec = pod.metadata, pod.spec
+    labels, annotations = texts
     if status in (jobs.TaskStatus.PENDING, jobs.TaskStatus.GATED):
         check_supported(spec)
         fields.check_pod_numbers(metadata)
@@ -207,7 +216,7 @@ def _task(
         pod_priority=spec.priority or 0,
         nominated_node=pod.status.nominated_node_name or None,
         labels=labels,
-        annotations=_shared(_own(metadata.annotations)),
+        annotations=annotations,
         priority_class=spec.priority_class_name,
         scheduled_at=_scheduled_at(pod),
     )
@@ -264,24 +273,53 @@ def _preemptable(metadata: wire.Metadata) -> bool:
     return text in TRUE
 
 
-def _own(annotations: Mapping[str, str]) -> Mapping[str, str]:
-    return {key: text for key, text in annotations.items() if key.startswith(OWN)}
+def _kept(annotations: Mapping[str, str], declared: tuple[str, ...]) -> Mapping[str, str]:
+    """Return the annotations that tasks keep: the same object for equal ones."""
+    items = [
+        (key, text)
+        for key, text in annotations.items()
+        if key.startswith(pod_texts.OWN) or key in declared
+    ]
+    return _kept_items(tuple(sorted(items)), declared)
 
 
-def _hints(metadata: wire.Metadata) -> Mapping[str, str]:
-    """Return the annotations that plugins filter and score by, sorted by name, without empty
-    values.
+@lru_cache(maxsize=4096)
+def _kept_items(
+    items: tuple[tuple[str, str], ...], declared: tuple[str, ...]
+) -> pod_texts.Annotations:
+    return pod_texts.Annotations(dict(items), declared)
+
+
+def _hints(metadata: wire.Metadata, reads: pod_texts.PodReads) -> Mapping[str, str]:
+    """Return the texts that plugins filter and score by, sorted by name.
+
+    Of the annotations that our own plugins read, without empty values.
 
     A pod that declares itself preemptable and names no zone may use any revocable zone (Volcano:
     GetPodRevocableZone).
     """
     annotations = metadata.annotations
+    declared = _declared(metadata, reads)
     if not annotations:
-        return NONE
+        return declared
     found = {key: annotations[key] for key in SCORING if annotations.get(key)}
     preemptable = annotations.get(jobs.PREEMPTABLE) in TRUE
     if annotations.get(REVOCABLE_ZONE, ANY_ZONE if preemptable else "") == ANY_ZONE:
         found[REVOCABLE_ZONE] = ANY_ZONE
+    found |= declared
+    return dict(sorted(found.items())) if found else NONE
+
+
+def _declared(metadata: wire.Metadata, reads: pod_texts.PodReads) -> Mapping[str, str]:
+    """Return the texts that plugins of other packages declare, sorted; labels are marked."""
+    if reads == pod_texts.NOTHING:
+        return NONE
+    found = {
+        key: metadata.annotations[key] for key in reads.annotations if key in metadata.annotations
+    }
+    found |= {
+        f"{LABEL} {key}": metadata.labels[key] for key in reads.labels if key in metadata.labels
+    }
     return dict(sorted(found.items())) if found else NONE
 
 

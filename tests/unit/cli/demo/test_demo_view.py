@@ -9,7 +9,7 @@ from vscheduler.core.model import decisions, queues, snapshot
 from vscheduler.daemon.observability import metrics
 from vscheduler.mirror.decode import quantities
 
-WHY = "queue robotics has 24 cpu of the 25 it deserves; this pod needs 2"
+WHY = "needs 8 cpu for 4 pods; queue robotics has 24 cpu of the 25 it deserves, which leaves 1"
 SHARES = {
     "robotics": demo_view.Share(allocated=24, deserved=25, share=0.96),
     "speech": demo_view.Share(allocated=25, deserved=25, share=1),

@@ -113,7 +113,7 @@ def test_labels_are_kept_and_shared() -> None:
     two = task(name="two", metadata={"labels": dict(reversed(labels.items()))})
     assert one.labels == labels
     assert two.labels is one.labels
-    assert one.annotations is two.annotations is task(name="three").labels
+    assert one.annotations is two.annotations is task(name="three").annotations
 
 
 def test_annotations_of_volcano_are_kept() -> None:

@@ -1,0 +1,308 @@
+"""Remedies as a user carries them out: manifests edited as plain data. Nothing of `explain` is used
+but the numbers of its changes.
+"""
+
+import copy
+import math
+import random
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import combinations
+from typing import Any
+
+from tests import running
+from tests.properties.worlds import configurations, generator, manifests
+from vscheduler.core.config import policy as policies
+from vscheduler.core.model import jobs
+from vscheduler.explain import changes
+from vscheduler.mirror.decode import quantities
+from vscheduler.simulator import run
+
+Document = manifests.Document
+CYCLES = 5
+LIMITS = {"reclaim.wholeGangs": ("never", "proportionate"), "reclaim.minRuntime": ("0s", "1h")}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """Manifests, some of whose pods run, and a configuration."""
+
+    documents: list[Document]
+    configuration: dict[str, Any]
+
+    @property
+    def policy(self) -> policies.Policy:
+        """The parsed configuration."""
+        return running.policy_of(self.configuration)
+
+
+def cluster(seed: int) -> Cluster:
+    """A random cluster after a few cycles with half of its jobs; the others have just come."""
+    chance = random.Random(f"explained {seed}")
+    name = chance.choice([each for each in configurations.NAMES if "volcano" not in each])
+    plan = generator.blueprint(seed, generator.SMALL, tree=configurations.has_tree(name))
+    tree = configurations.tree(name)
+    if chance.random() < 0.3:
+        setting, values = chance.choice(list(LIMITS.items()))
+        tree["configurations"] = [
+            {"name": "reclaim", "arguments": {setting: chance.choice(values)}}
+        ]
+    documents = [copy.deepcopy(dict(each)) for each in plan.documents]
+    for each in documents:
+        if each["kind"] == "Node" and chance.random() < 0.1:
+            each["spec"]["unschedulable"] = True
+    early = max(1, len(plan.workloads) // 2)
+    for number, workload in enumerate(plan.workloads):
+        if number == early:
+            documents = _settled(documents, tree)
+        now = manifests.BEGINNING + number
+        group = manifests.pod_group(workload, now)
+        if chance.random() < 0.1:
+            group["metadata"]["annotations"] = {manifests.PREEMPTABLE: "false"}
+        documents.append(group)
+        for at, template in enumerate(workload.templates):
+            pod = f"{workload.name}-{at}"
+            documents.append(manifests.pod(workload, template, pod, f"uid-{pod}", now))
+    if chance.random() < 0.5:
+        documents = _settled(documents, tree)
+    return Cluster(documents=documents, configuration=tree)
+
+
+def _settled(documents: list[Document], tree: Mapping[str, Any]) -> list[Document]:
+    """The manifests after three cycles, without what was evicted."""
+    found = run.simulate(documents, running.policy_of(tree), run.Options(cycles=3))
+    binds = {bind.task.key: bind.node for bind in found.binds}
+    gone = {evict.task.key for evict in found.evicts}
+    kept = []
+    for document in documents:
+        key, kind, status = _key(document), document["kind"], None
+        if kind == "Pod" and key in gone:
+            continue
+        if kind == "Pod" and key in binds:
+            status = {"phase": "Running"}
+            document["spec"]["nodeName"] = binds[key]
+        if kind == "PodGroup" and jobs.JobId(key) in found.states:
+            status = {"phase": str(found.states[jobs.JobId(key)].phase)}
+        kept.append({**document, "status": status} if status else document)
+    return kept
+
+
+def _key(document: Document) -> str:
+    metadata = document["metadata"]
+    return f"{metadata.get('namespace', '')}/{metadata['name']}".removeprefix("/")
+
+
+def starts(before: Cluster, job: str, change: changes.Change) -> bool:
+    """Whether `vscheduler simulate --evicted-return` starts the job on the edited manifests."""
+    after = edited(before, job, change)
+    options = run.Options(cycles=CYCLES, evicted_return=True)
+    found = run.simulate(after.documents, after.policy, options)
+    group = next(
+        each for each in after.documents if (each["kind"], _key(each)) == ("PodGroup", job)
+    )
+    placed = sum(bool(pod["spec"].get("nodeName")) for pod in _pods(after.documents, job))
+    for result in found.results:
+        placed += sum(bind.task.job == job for bind in result.binds)
+        if placed >= max(1, group["spec"]["minMember"]):
+            return True
+        placed -= sum(evict.task.job == job for evict in result.evicts)
+    return False
+
+
+def edited(before: Cluster, job: str, change: changes.Change) -> Cluster:
+    """The cluster after a user has carried out the change."""
+    after = Edited(copy.deepcopy(before.documents), copy.deepcopy(before.configuration), job)
+    getattr(after, f"change_{type(change).__name__.lower()}")(change)
+    return Cluster(documents=after.documents, configuration=after.configuration)
+
+
+class Edited:
+    """A cluster under the hands of a user; a method for each kind of change."""
+
+    def __init__(self, documents: list[Document], tree: dict[str, Any], job: str) -> None:
+        self.documents = documents
+        self.configuration = tree
+        self._job = job
+        pods = _pods(documents, job)
+        self._waiting = [pod for pod in pods if not pod["spec"].get("nodeName")]
+
+    def _one(self, kind: str, key: str) -> Document:
+        return _one(self.documents, kind, key)
+
+    def change_nothing(self, _: changes.Nothing) -> None:
+        """Leave everything as it is."""
+
+    def change_fewerpods(self, change: changes.FewerPods) -> None:
+        """Set minMember, and minResources in proportion."""
+        spec = self._one("PodGroup", self._job)["spec"]
+        part = Fraction(change.after, spec["minMember"])
+        spec["minMember"] = change.after
+        for name, text in spec.get("minResources", {}).items():
+            _set(spec["minResources"], name, math.ceil(quantities.parse(name, text) * part))
+
+    def change_smallerrequest(self, change: changes.SmallerRequest) -> None:
+        """Set the requests of the pods, and minResources in proportion."""
+        _shrink(self.documents, self._job, self._waiting, change)
+
+    def change_morenodes(self, change: changes.MoreNodes) -> None:
+        """Copy a node."""
+        like = self._one("Node", change.like)
+        for number in range(change.count):
+            node = copy.deepcopy(like)
+            name = f"{change.like}-more-{number + 1}"
+            node["metadata"] |= {"name": name, "uid": name}
+            node["metadata"]["labels"][manifests.HOST] = name
+            self.documents.append(node)
+
+    def change_queueweight(self, change: changes.QueueWeight) -> None:
+        """Set the weight."""
+        self._one("Queue", change.queue)["spec"]["weight"] = change.after
+
+    def change_queueamounts(self, change: changes.QueueAmounts) -> None:
+        """Set some amounts of the field."""
+        amounts = self._one("Queue", change.queue)["spec"].setdefault(str(change.field), {})
+        for name, amount in change.after:
+            _set(amounts, name, amount)
+
+    def change_endofjob(self, change: changes.EndOfJob) -> None:
+        """Delete the PodGroup and its pods."""
+        gone = {id(each) for each in _pods(self.documents, change.job)}
+        gone.add(id(self._one("PodGroup", change.job)))
+        self.documents = [each for each in self.documents if id(each) not in gone]
+
+    def change_reclaimable(self, change: changes.Reclaimable) -> None:
+        """Set the queue's field."""
+        self._one("Queue", change.queue)["spec"]["reclaimable"] = True
+
+    def change_preemptable(self, change: changes.Preemptable) -> None:
+        """Set the annotation wherever it is."""
+        group = self._one("PodGroup", change.job)
+        for each in (group, *_pods(self.documents, change.job)):
+            if manifests.PREEMPTABLE in each["metadata"].get("annotations", {}):
+                each["metadata"]["annotations"][manifests.PREEMPTABLE] = "true"
+
+    def change_actionargument(self, change: changes.ActionArgument) -> None:
+        """Set the argument in the configuration."""
+        known = self.configuration.get("configurations", [])
+        made = [each for each in known if each["name"] == change.action]
+        made = made or [{"name": change.action, "arguments": {}}]
+        made[0]["arguments"][change.name] = change.after
+        others = [each for each in known if each["name"] != change.action]
+        self.configuration["configurations"] = [*made, *others]
+
+    def change_moredisruptions(self, change: changes.MoreDisruptions) -> None:
+        """Set what the budget's controller would write."""
+        budget = self._one("PodDisruptionBudget", change.budget)
+        budget["status"]["disruptionsAllowed"] = change.after
+
+    def change_removetaint(self, change: changes.RemoveTaint) -> None:
+        """Remove the taint from the nodes."""
+        for name in change.nodes:
+            spec = self._one("Node", name)["spec"]
+            spec["taints"] = [each for each in spec["taints"] if each["key"] != change.taint.key]
+
+    def change_uncordon(self, change: changes.Uncordon) -> None:
+        """Uncordon the nodes."""
+        for name in change.nodes:
+            self._one("Node", name)["spec"]["unschedulable"] = False
+
+    def change_labelnodes(self, change: changes.LabelNodes) -> None:
+        """Label the nodes."""
+        for name in change.nodes:
+            self._one("Node", name)["metadata"]["labels"][change.key] = change.value
+
+    def change_tolerate(self, change: changes.Tolerate) -> None:
+        """Add a toleration to each waiting pod."""
+        taint = change.taint
+        made = {"key": taint.key, "value": taint.value, "effect": str(taint.effect)}
+        for pod in self._waiting:
+            pod["spec"]["tolerations"] = [*pod["spec"].get("tolerations", []), made]
+
+    def change_withoutselector(self, change: changes.WithoutSelector) -> None:
+        """Drop an entry of each nodeSelector."""
+        for pod in self._waiting:
+            selector = dict(pod["spec"].get("nodeSelector", {}))
+            selector.pop(change.key, None)
+            pod["spec"]["nodeSelector"] = selector
+
+    def change_withoutnodeaffinity(self, _: changes.WithoutNodeAffinity) -> None:
+        """Drop the required node affinity."""
+        for pod in self._waiting:
+            affinity = pod["spec"].get("affinity", {}).get("nodeAffinity", {})
+            affinity.pop("requiredDuringSchedulingIgnoredDuringExecution", None)
+
+
+def _shrink(
+    documents: list[Document],
+    job: str,
+    waiting: Iterable[Document],
+    change: changes.SmallerRequest,
+) -> None:
+    before = after = 0
+    for pod in waiting:
+        requests = pod["spec"]["containers"][0]["resources"]["requests"]
+        if change.resource in requests:
+            amount = quantities.parse(change.resource, requests[change.resource])
+            before, after = before + amount, after + min(amount, change.after)
+            _set(requests, change.resource, min(amount, change.after))
+    least = _one(documents, "PodGroup", job)["spec"].get("minResources", {})
+    if change.resource in least:
+        amount = quantities.parse(change.resource, least[change.resource])
+        _set(least, change.resource, -(-amount * after // before))
+
+
+def _set(amounts: dict[str, str], name: str, amount: int) -> None:
+    amounts[name] = f"{amount}m" if name == "cpu" else str(amount)
+
+
+def _one(documents: Iterable[Document], kind: str, key: str) -> Document:
+    return next(each for each in documents if (each["kind"], _key(each)) == (kind, key))
+
+
+def _pods(documents: Iterable[Document], job: str) -> list[Document]:
+    namespace, _, name = job.partition("/")
+    return [
+        each
+        for each in documents
+        if each["kind"] == "Pod"
+        and each["metadata"]["namespace"] == namespace
+        and each["metadata"]["annotations"].get(manifests.GROUP) == name
+    ]
+
+
+def smaller(change: changes.Change) -> list[changes.Change]:
+    """All smaller changes of the same kind, on its grid; those by one step first."""
+    match change:
+        case changes.SmallerRequest(before=before, after=after, step=step):
+            return [replace(change, after=each) for each in range(after + step, before, step)]
+        case changes.MoreNodes(count=count):
+            return [replace(change, count=each) for each in reversed(range(1, count))]
+        case changes.RemoveTaint() | changes.Uncordon() | changes.LabelNodes():
+            some = combinations(change.nodes, len(change.nodes) - 1)
+            return [replace(change, nodes=each) for each in some if each]
+        case changes.QueueAmounts():
+            return [each for each in _one_step_less(change) if each.after != each.before]
+        case (
+            changes.FewerPods(before=before, after=after)
+            | changes.QueueWeight(before=before, after=after)
+            | changes.MoreDisruptions(before=before, after=after)
+        ):
+            step = 1 if after < before else -1
+            return [replace(change, after=each) for each in range(after + step, before, step)]
+    return []
+
+
+def _one_step_less(change: changes.QueueAmounts) -> Iterator[changes.QueueAmounts]:
+    before, steps = dict(change.before), dict(change.steps)
+    for at, (name, amount) in enumerate(change.after):
+        less = (name, max(before[name], amount - steps[name]))
+        yield replace(change, after=(*change.after[:at], less, *change.after[at + 1 :]))
+
+
+def is_monotone(change: changes.Change) -> bool:
+    """Whether a smaller change of this kind can't be expected to help where a larger one doesn't.
+
+    More nodes, and more weight, can let other jobs start instead.
+    """
+    return not isinstance(change, changes.MoreNodes | changes.QueueWeight)

@@ -1,0 +1,89 @@
+"""Remedies hold: on manifests edited as a user would, the simulator starts the job, and doesn't
+with the next smaller change of a kind with a size.
+"""
+
+from collections import Counter
+
+import pytest
+
+from tests.properties import edited_manifests
+from vscheduler.explain import changes, remedies, wording
+from vscheduler.mirror import state
+from vscheduler.simulator import run
+
+QUICK = 2
+"""Clusters in the usual tests."""
+
+SLICES = 40
+SLICE = 50
+"""2,000 clusters at length."""
+
+BELOW_MAX = 3
+"""So many smaller changes are tried, those by one step first."""
+
+JOBS_MAX = 2
+
+
+def judged(seed: int) -> Counter[str]:
+    """Explain jobs of a cluster, try every answer by other means, and count the kinds."""
+    cluster = edited_manifests.cluster(seed)
+    given = run.read(cluster.documents, run.Options())
+    before = _digest(given.mirror, given.now)
+    taken = given.mirror.snapshot(given.now)
+    waiting = [job.id for job in taken.jobs if job.ready_tasks < max(1, job.min_member)]
+    found: Counter[str] = Counter()
+    for job in waiting[:JOBS_MAX]:
+        explained = remedies.explain(given, cluster.policy, job)
+        assert _digest(given.mirror, given.now) == before, "a trial leaves a trace"
+        itself = edited_manifests.starts(cluster, job, changes.Nothing())
+        assert itself == (explained.starts is not None), f"{seed} {job}: starts by itself?"
+        found["jobs"] += 1
+        for remedy in explained.remedies:
+            found[type(remedy.change).__name__] += 1
+            _check(cluster, job, remedy, f"{seed} {job}: {wording.sentence(remedy)}")
+    return found
+
+
+def _check(cluster: edited_manifests.Cluster, job: str, remedy: changes.Remedy, text: str) -> None:
+    assert edited_manifests.starts(cluster, job, remedy.change), text
+    if not remedy.minimal:
+        return
+    for number, less in enumerate(edited_manifests.smaller(remedy.change)[:BELOW_MAX]):
+        if number == 0 or edited_manifests.is_monotone(less):
+            assert not edited_manifests.starts(cluster, job, less), f"{text}; but also {less}"
+
+
+def _digest(mirror: state.Mirror, now: float) -> str:
+    taken = mirror.snapshot(now)
+    return repr((taken.jobs, taken.queues, taken.budgets, taken.nodes.used.tolist()))
+
+
+@pytest.mark.parametrize("seed", range(QUICK))
+def test_remedies_start_their_jobs(seed: int) -> None:
+    """A few clusters; the others are tried at length."""
+    judged(seed)
+
+
+def test_explanations_are_deterministic() -> None:
+    """Equal manifests in another order give equal explanations."""
+    cluster = edited_manifests.cluster(1)
+    given = [
+        run.read(documents, run.Options())
+        for documents in (cluster.documents, cluster.documents[::-1])
+    ]
+    taken = given[0].mirror.snapshot(given[0].now)
+    job = next(job.id for job in taken.jobs if job.ready_tasks < max(1, job.min_member))
+    first, second = (remedies.explain(each, cluster.policy, job) for each in given)
+    assert wording.tree(first) == wording.tree(second)
+
+
+@pytest.mark.at_length
+@pytest.mark.parametrize("part", range(SLICES))
+def test_remedies_start_their_jobs_at_length(part: int) -> None:
+    """2,000 clusters, which together have remedies of most kinds."""
+    found: Counter[str] = Counter()
+    for seed in range(100 + part * SLICE, 100 + (part + 1) * SLICE):
+        found += judged(seed)
+    assert found["jobs"] > SLICE // 2
+    assert found["MoreNodes"]
+    assert found["FewerPods"]

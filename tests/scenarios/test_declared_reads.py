@@ -1,0 +1,151 @@
+"""Plugins that read annotations and labels of pods: what is declared is part of the pod class."""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+from tests import pictures, running
+from vscheduler.core import actions, compat, plugins
+from vscheduler.core.api import contracts
+from vscheduler.core.config import policy
+from vscheduler.core.model import decisions, jobs
+from vscheduler.core.session import declared_reads
+from vscheduler.simulator import run
+
+ROOM = "example.com/room"
+TIER = {"plugins": [{"name": "gang"}, {"name": "rooms"}, {"name": "predicates"}]}
+
+
+class Rooms(contracts.Plugin):
+    """Keeps a pod on the node that its annotation and its label name."""
+
+    name = "rooms"
+    reads_annotations: ClassVar[Sequence[str]] = (ROOM,)
+    reads_labels: ClassVar[Sequence[str]] = ("node",)
+
+    def open(self, session: contracts.Session) -> None:
+        """Keep the names of the nodes."""
+        self._names = np.array(session.snapshot.nodes.layout.names)
+
+    def filter_nodes(
+        self, task: jobs.Task, nodes: contracts.NodeView
+    ) -> Sequence[contracts.FilterResult]:
+        """Refuse all nodes but the named one."""
+        named = task.annotations.get(ROOM) or task.labels.get("node", "")
+        return [contracts.FilterResult("node(s) were another room", nodes.of(self._names) == named)]
+
+
+class Undeclared(Rooms):
+    """The same without a declaration."""
+
+    reads_annotations = ()
+
+
+class UndeclaredLabel(Rooms):
+    """The same, with only the annotation declared."""
+
+    reads_labels = ()
+
+
+class Ordering(contracts.Plugin):
+    """Orders pods by an annotation that it doesn't declare."""
+
+    name = "rooms"
+
+    def task_key(self, task: jobs.Task) -> float:
+        """Return what the pod says."""
+        return float(task.annotations[ROOM])
+
+
+def _pod(name: str, **metadata: Any) -> dict[str, Any]:
+    notes = {"scheduling.k8s.io/group-name": "train", **metadata.pop("annotations", {})}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "lab", "annotations": notes, **metadata},
+        "spec": {
+            "schedulerName": "vscheduler",
+            "containers": [{"name": "main", "resources": {"requests": {"cpu": "1"}}}],
+        },
+    }
+
+
+def _decided(plugin: type[contracts.Plugin]) -> decisions.CycleResult:
+    """One cycle with three pods that are equal but for their annotations and labels."""
+    tree = {"actions": "allocate", "tiers": [TIER]}
+    known = (*plugins.PLUGINS, plugin)
+    parsed = policy.parse(tree, known, actions.ACTIONS, compat.VOLCANO)
+    assert parsed.policy is not None, parsed.problems
+    nodes = [
+        {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": name},
+            "status": {"allocatable": {"cpu": "4", "pods": "10"}},
+        }
+        for name in ("blue", "green", "red")
+    ]
+    group = {
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {"name": "train", "namespace": "lab"},
+        "spec": {"minMember": 3},
+    }
+    pods = [
+        _pod("a", annotations={ROOM: "red"}),
+        _pod("b", annotations={ROOM: "green"}),
+        _pod("c", labels={"node": "blue"}),
+    ]
+    return run.simulate([*nodes, group, *pods], parsed.policy, run.Options()).last
+
+
+def test_declared_texts_are_part_of_the_pod_class() -> None:
+    """Pods that differ in a declared annotation or label get answers of their own."""
+    result = _decided(Rooms)
+    assert {bind.task.name: bind.node for bind in result.binds} == {
+        "a": "red",
+        "b": "green",
+        "c": "blue",
+    }
+    assert result.faults == ()
+
+
+@pytest.mark.parametrize(
+    ("plugin", "hook", "kind", "name", "attribute"),
+    [
+        (Undeclared, "filter_nodes", "annotation", ROOM, "reads_annotations"),
+        (UndeclaredLabel, "filter_nodes", "label", "node", "reads_labels"),
+        (Ordering, "task_key", "annotation", ROOM, "reads_annotations"),
+    ],
+)
+def test_an_undeclared_read_is_a_failure_of_the_plugin(
+    plugin: type[contracts.Plugin], hook: str, kind: str, name: str, attribute: str
+) -> None:
+    """The fault names the plugin, what it reads, and where to declare it; nothing is guessed."""
+    result = _decided(plugin)
+    (fault,) = result.faults
+    assert (fault.plugin, fault.hook) == ("rooms", hook)
+    assert fault.error == (
+        f"UndeclaredReadError: {kind} {name} of pods is read, but not declared: "
+        f"add it to {attribute} of the plugin"
+    )
+    assert len(result.binds) == (3 if hook == "task_key" else 0)
+
+
+def test_our_plugins_read_nothing_undeclared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plugins of the scheduler aren't guarded in production; here they are."""
+    monkeypatch.setattr(declared_reads, "BUILT_IN", "none of our modules")
+    picture = """
+        node  n1 cpu=4 label=zone=a   node n2 cpu=4 taint=dedicated=lab:NoSchedule
+        queue gold weight=2   queue lead
+        job   lead/greedy min=1 n1 n1 n1
+        job   gold/needy  min=2 priority=5 - -
+        """
+    tiers = (
+        "priority gang conformance pdb cdp sla tdm resourcequota"
+        " | overcommit drf predicates proportion nodegroup nodeorder binpack resource-strategy-fit"
+    )
+    tree = {"actions": "enqueue, allocate, backfill, reclaim", "tiers": running.tiers(tiers)}
+    assert running.run(pictures.documents(picture), tree).faults == ()

@@ -1,0 +1,198 @@
+"""What would start a job, for clusters drawn as pictures and for the demo's manifests."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from tests import pictures, running
+from vscheduler.cli.demo import demo_view
+from vscheduler.explain import remedies, wording
+from vscheduler.sandbox import contents
+from vscheduler.simulator import run
+
+ACTIONS = "enqueue, allocate, backfill, reclaim"
+CUT = "fewer pods, smaller pods, weights, more nodes and forbidden evictions"
+WHY = "needs 8 cpu for 4 pods; queue robotics has 24 cpu of the 25 it deserves, which leaves 1"
+OVERRUN = 200_000
+"""The last cycle may take a little more than is left: it ends between two jobs."""
+
+BATCH = "scheduling.volcano.sh/v1beta1"
+
+
+def explained(
+    documents: Sequence[Mapping[str, Any]], job: str, *, tiers: str = running.STANDARD
+) -> remedies.Explanation:
+    """The explanation of a job in a cluster of these manifests."""
+    policy = running.policy_of({"actions": ACTIONS, "tiers": running.tiers(tiers)})
+    return remedies.explain(run.read(documents, run.Options()), policy, job)
+
+
+def sentences(picture: str, **how: str) -> list[str]:
+    """The remedies of job `late` in a picture."""
+    found = explained(pictures.documents(picture), "default/late", **how)
+    assert found.cut == ()
+    assert found.starts is None
+    return [wording.sentence(each) for each in found.remedies]
+
+
+def _demo() -> list[dict[str, Any]]:
+    """The nodes, queues and gangs of `vscheduler demo`."""
+    shape = contents.NodeShape(prefix="worker", cpu=str(demo_view.WORKER_CPU))
+    found = [shape.node(number) for number in range(demo_view.WORKERS)]
+    found += [
+        {"apiVersion": BATCH, "kind": "Queue", **demo_view.queue(tenant)}
+        for tenant in demo_view.TENANTS
+    ]
+    for gang in (*demo_view.FITTING, *demo_view.WAITING):
+        group = {"apiVersion": BATCH, "kind": "PodGroup", **gang.pod_group()}
+        pods = [{"apiVersion": "v1", "kind": "Pod", **each} for each in gang.members()]
+        for each in (group, *pods):
+            each["metadata"]["namespace"] = gang.tenant
+            found.append(each)
+    return found
+
+
+def test_the_gang_of_the_demo_has_three_remedies() -> None:
+    """`robotics/too-much` lacks 8 cpu, and its queue may have 1."""
+    found = explained(_demo(), "robotics/too-much")
+    assert wording.lines(found) == [
+        f"robotics/too-much, in queue robotics, waits: {WHY}",
+        "Any one of these changes would start it:",
+        "  - let its pods ask for 0.2 cpu instead of 2",
+        "  - raise the weight of queue robotics from 1 to 2",
+        "  - add 1 more node like worker-0 (15 cpu and 128Gi memory)",
+    ]
+    assert all(remedy.minimal for remedy in found.remedies)
+
+
+SCENES = {
+    "too few nodes": (
+        """
+        node n1 cpu=4   queue q
+        job q/busy min=1 n1 n1
+        job q/late min=3 - - -
+        """,
+        ["lower minMember from 3 to 2", "add 1 more node like n1 (4 cpu)"],
+    ),
+    "a taint": (
+        """
+        node n1 cpu=1   node n2 cpu=4 taint=dedicated=lab:NoSchedule   queue q
+        job q/late min=2 - -
+        """,
+        [
+            "let its pods tolerate dedicated=lab:NoSchedule, a taint of 1 node",
+            "remove the taint dedicated=lab:NoSchedule from n2",
+        ],
+    ),
+    "a label": (
+        """
+        node n1 cpu=4   queue q
+        job q/late min=2 select=zone=a - -
+        """,
+        [
+            "drop zone=a from the nodeSelector of its pods",
+            "label n1 with zone=a",
+        ],
+    ),
+    "a cordon": (
+        """
+        node n1 cpu=1   node n2 cpu=4 cordoned   queue q
+        job q/late min=2 - -
+        """,
+        ["uncordon n2"],
+    ),
+    "a capability": (
+        """
+        node n1 cpu=8   queue q capability=cpu:3
+        job q/late min=2 cpu=2 - -
+        """,
+        ["raise the capability of queue q: cpu from 3 to 4"],
+    ),
+    "a queue that gives nothing back": (
+        """
+        node n1 cpu=4   queue q   queue r reclaimable=false
+        job r/busy min=1 n1 n1 n1 n1
+        job q/late min=2 - -
+        """,
+        ["set reclaimable: true on queue r; 2 pods would be evicted for it"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("picture", "expected"), SCENES.values(), ids=SCENES)
+def test_the_obvious_remedy_is_among_those_shown(picture: str, expected: list[str]) -> None:
+    """What a person would say on seeing the picture."""
+    found = sentences(picture)
+    assert [each for each in expected if each not in found] == [], found
+
+
+def test_the_end_of_the_smallest_job_that_suffices() -> None:
+    """Not the smallest one, which holds too little."""
+    found = sentences(
+        """
+        node n1 cpu=7   queue q
+        job q/tiny  min=1 cpu=1 n1
+        job q/small min=1 cpu=2 n1
+        job q/large min=1 cpu=4 n1
+        job q/late  min=2 cpu=1 - -
+        """
+    )
+    ends = [each for each in found if each.startswith("wait for the end")]
+    assert ends == ["wait for the end of job default/small, or end it: its 1 pod holds 2 cpu"]
+
+
+def test_a_job_that_starts_anyway_needs_no_remedy() -> None:
+    """The cycle is told instead."""
+    found = explained(
+        pictures.documents("node n1 cpu=4   queue q   job q/late min=2 - -"), "default/late"
+    )
+    assert (found.starts, found.remedies) == (1, ())
+    assert wording.lines(found) == [
+        "default/late, in queue q, starts in cycle 1 if nothing changes"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("job", "message"),
+    [
+        ("late", "'late' isn't the namespace/name of a PodGroup"),
+        ("default/none", "there is no PodGroup default/none"),
+        (
+            "default/busy",
+            "PodGroup default/busy doesn't wait: 1 of the 1 pods it needs have a node",
+        ),
+    ],
+)
+def test_a_job_that_does_not_wait_is_an_error(job: str, message: str) -> None:
+    """It says what is wrong."""
+    documents = pictures.documents("node n1 cpu=4   queue q   job q/busy min=1 n1")
+    with pytest.raises(remedies.NotWaitingError, match=message):
+        explained(documents, job)
+
+
+def test_a_hostile_job_stays_within_the_budget() -> None:
+    """A thousand pod classes with a thousand selectors."""
+    documents = pictures.documents("node n1 cpu=4   queue q   job q/late min=1000 -*1000")
+    pods = [each for each in documents if each["kind"] == "Pod"]
+    for number, pod in enumerate(pods):
+        requests = {"cpu": f"{number + 1}m", "memory": str(number + 1)}
+        pod["spec"]["containers"][0]["resources"]["requests"] = requests
+        pod["spec"]["nodeSelector"] = {f"key-{number}": "value"}
+    found = explained(documents, "default/late")
+    assert found.spent < remedies.BUDGET + OVERRUN
+    assert found.remedies == ()
+
+
+def test_a_budget_that_is_too_small_is_told_of() -> None:
+    """Nothing is shown that isn't verified."""
+    documents = pictures.documents("node n1 cpu=4   queue q   job q/late min=5 -*5")
+    policy = running.policy_of({"actions": ACTIONS, "tiers": running.tiers(running.STANDARD)})
+    given = run.read(documents, run.Options())
+    found = remedies.explain(given, policy, "default/late", budget=1)
+    assert (found.remedies, found.reason) == ((), None)
+    assert wording.lines(found) == [
+        "default/late, in queue q, waits: it had no turn within the budget of this explanation",
+        "No single change that was tried would start it.",
+        f"Not searched to the end: {CUT}.",
+    ]

@@ -1,0 +1,202 @@
+"""Changes of a cluster that could start a waiting job, as data with numbers.
+
+A change says what its user would edit. `edits` carries a change out, `wording` renders it in
+English. Amounts are in the units of resources.ResourceMap, and sorted by resource.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeAlias
+
+from vscheduler.core.model import constraints
+
+Amounts: TypeAlias = tuple[tuple[str, int], ...]
+"""Amounts by resource, hashable."""
+
+
+class QueueField(StrEnum):
+    """A field of a Queue's spec that holds amounts."""
+
+    DESERVED = "deserved"
+    CAPABILITY = "capability"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Nothing:
+    """No change: the job as it waits."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FewerPods:
+    """A lower minMember of the PodGroup; minResources become less in proportion."""
+
+    before: int
+    after: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SmallerRequest:
+    """At most `after` of a resource for each waiting pod; minResources become less in
+    proportion.
+    """
+
+    resource: str
+    before: int
+    """The largest request of any of the pods."""
+    after: int
+    step: int
+    """The grid: `after` is a multiple of this amount."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoreNodes:
+    """Further nodes with labels, taints and capacity of an existing node."""
+
+    like: str
+    count: int
+    allocatable: Amounts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueWeight:
+    """A higher weight of a queue."""
+
+    queue: str
+    before: int
+    after: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueAmounts:
+    """Larger amounts in a field of a queue; only resources that change are named."""
+
+    queue: str
+    field: QueueField
+    before: Amounts
+    after: Amounts
+    steps: Amounts
+    """The grid: each amount is its former value and a multiple of this."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndOfJob:
+    """The end of a running job, whose pods don't come back."""
+
+    job: str
+    pods: int
+    holds: Amounts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reclaimable:
+    """`reclaimable: true` on a queue: other queues may get back what they lent to it."""
+
+    queue: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preemptable:
+    """No `volcano.sh/preemptable: "false"` on a running job and its pods."""
+
+    job: str
+    pods: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActionArgument:
+    """Another value of an argument that limits evictions, in the scheduler's configuration."""
+
+    action: str
+    name: str
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoreDisruptions:
+    """A PodDisruptionBudget that allows more of the pods it covers to be evicted."""
+
+    budget: str
+    before: int
+    after: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tolerate:
+    """A toleration for a taint, on each waiting pod."""
+
+    taint: constraints.Taint
+    nodes: int
+    """How many nodes have the taint."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveTaint:
+    """Nodes without a taint that they have."""
+
+    taint: constraints.Taint
+    nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Uncordon:
+    """Cordoned nodes that take pods again."""
+
+    nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WithoutSelector:
+    """No entry for this label in the nodeSelector of each waiting pod."""
+
+    key: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WithoutNodeAffinity:
+    """No required node affinity on each waiting pod."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelNodes:
+    """A label on further nodes, for the nodeSelector of the waiting pods."""
+
+    key: str
+    value: str
+    nodes: tuple[str, ...]
+
+
+Change: TypeAlias = (
+    Nothing
+    | FewerPods
+    | SmallerRequest
+    | MoreNodes
+    | QueueWeight
+    | QueueAmounts
+    | EndOfJob
+    | Reclaimable
+    | Preemptable
+    | ActionArgument
+    | MoreDisruptions
+    | Tolerate
+    | RemoveTaint
+    | Uncordon
+    | WithoutSelector
+    | WithoutNodeAffinity
+    | LabelNodes
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remedy:
+    """A change after which the job starts, as the simulator has verified."""
+
+    change: Change
+    cycle: int
+    """In which cycle the whole minimum of the job is bound, counted from 1."""
+    evicts: int
+    """How many pods are evicted until then."""
+    minimal: bool
+    """Whether the next smaller change of this kind was verified not to suffice. Always False for a
+    change that has no size."""

@@ -1,0 +1,120 @@
+"""Changes that free what running jobs hold: settings that forbid evictions, and ends of jobs."""
+
+from collections.abc import Iterator
+from functools import partial
+
+from vscheduler.core.model import jobs, queues
+from vscheduler.explain import changes, search
+from vscheduler.mirror.decode import events, wire
+
+CANDIDATES_MAX = 8
+"""So many objects of a kind with a setting that forbids evictions are tried."""
+
+ENDS_MAX = 16
+"""So many running jobs are tried one after the other, the smallest first; then every second,
+every fourth and so on.
+"""
+
+DISRUPTIONS_MAX = 64
+"""So many more disruptions of a budget are tried."""
+
+ACTIONS = ("reclaim", "preempt")
+WHOLE_GANGS = "wholeGangs"
+ALWAYS = "always"
+MIN_RUNTIME = "minRuntime"
+NO_TIME = "0s"
+
+
+def allowed(found: search.Search, job: jobs.Job) -> Iterator[changes.Remedy]:
+    """Yield the settings of other queues and jobs, and of the scheduler, that stand in the way."""
+    del job
+    for change in (
+        *_arguments(found),
+        *_reclaimable(found),
+        *_preemptable(found),
+    ):
+        remedy = found.one(change)
+        if remedy is not None:
+            yield remedy
+    for budget in list(found.trials.objects.of_kind(wire.PodDisruptionBudget))[:CANDIDATES_MAX]:
+        name = events.key_of(budget.metadata.namespace, budget.metadata.name)
+        allow = partial(_disruptions, name, budget.status.disruptions_allowed)
+        remedy = found.smallest(allow, DISRUPTIONS_MAX)
+        if remedy is not None:
+            yield remedy
+
+
+def _disruptions(budget: str, before: int, size: int) -> changes.Change:
+    return changes.MoreDisruptions(budget=budget, before=before, after=before + size)
+
+
+def _arguments(found: search.Search) -> Iterator[changes.Change]:
+    """Yield arguments of actions that could allow more evictions."""
+    for setting in found.trials.policy.actions:
+        name = setting.action.name
+        if name not in ACTIONS:
+            continue
+        action = setting.action(setting.arguments)
+        for argument, after in ((WHOLE_GANGS, ALWAYS), (MIN_RUNTIME, NO_TIME)):
+            known = f"{name}.{argument}"
+            before = str(action.argument(known)) if known in action.arguments else after
+            if before != after:
+                yield changes.ActionArgument(action=name, name=known, before=before, after=after)
+
+
+def _reclaimable(found: search.Search) -> Iterator[changes.Change]:
+    """Yield the queues that give nothing back."""
+    taken = found.trials.snapshot
+    holding = {job.queue for job in taken.jobs if job.allocated}
+    names = [
+        name
+        for name, queue in taken.queues.items()
+        if not queue.reclaimable and name != queues.ROOT and name in holding
+    ]
+    for name in names[:CANDIDATES_MAX]:
+        yield changes.Reclaimable(queue=name)
+
+
+def _preemptable(found: search.Search) -> Iterator[changes.Change]:
+    """Yield the running jobs that forbid evictions of their pods."""
+    count = 0
+    for job in found.trials.snapshot.jobs:
+        kept = sum(
+            task.status in jobs.EVICTABLE and (job.protected or not task.preemptable)
+            for task in job.tasks
+        )
+        if kept and count < CANDIDATES_MAX:
+            count += 1
+            yield changes.Preemptable(job=job.id, pods=kept)
+
+
+def ends(found: search.Search, job: jobs.Job) -> Iterator[changes.Remedy]:
+    """Yield the smallest running job whose end starts the job."""
+    del job
+    running = sorted(_running(found), key=lambda each: each[:2])
+    tried = [change for _, _, change in running]
+    one_by_one, rest = tried[:ENDS_MAX], tried[ENDS_MAX:]
+    step = 1
+    while rest:
+        one_by_one.append(rest.pop(0))
+        rest = rest[step - 1 :]
+        step *= 2
+    remedy = found.first_that_works(*one_by_one)
+    if remedy is not None:
+        yield remedy
+
+
+def _running(found: search.Search) -> Iterator[tuple[float, str, changes.Change]]:
+    """Yield the end of each running job, with the job's size: its dominant part of the nodes."""
+    taken = found.trials.snapshot
+    total = {
+        name: max(1, amount)
+        for name, amount in taken.space.amounts(taken.nodes.allocatable.sum(axis=0)).items()
+    }
+    for job in taken.jobs:
+        if job.id == found.trials.job or not job.allocated:
+            continue
+        size = max(amount / total.get(name, 1) for name, amount in job.allocated.items())
+        holds = tuple(sorted((name, int(amount)) for name, amount in job.allocated.items()))
+        pods = sum(job.counts[status] for status in jobs.HOLDING)
+        yield size, job.id, changes.EndOfJob(job=job.id, pods=pods, holds=holds)

@@ -1,0 +1,118 @@
+"""Changes of nodes: more of them, and nodes that take pods which they refuse now."""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+
+import numpy as np
+
+from vscheduler.core.model import constraints, jobs
+from vscheduler.explain import changes, edits, pods, search
+from vscheduler.mirror.decode import wire
+
+MORE_MAX = 64
+"""More nodes than this are nobody's remedy."""
+
+SHAPES_MAX = 4
+"""So many shapes of nodes are tried, the most frequent first."""
+
+SHOWN_MAX = 2
+"""So many shapes of nodes are shown, those of which the fewest are needed."""
+
+
+def more(found: search.Search, job: jobs.Job) -> Iterator[changes.Remedy]:
+    """Yield how many more nodes like an existing one start the job, for the best shapes."""
+    del job
+    remedies = []
+    for like, allocatable in _shapes(found)[:SHAPES_MAX]:
+        remedy = found.smallest(partial(_added, like, allocatable), MORE_MAX)
+        if remedy is not None:
+            remedies.append((_size(remedy.change), like, remedy))
+    for _, _, remedy in sorted(remedies, key=lambda each: each[:2])[:SHOWN_MAX]:
+        yield remedy
+
+
+def _added(like: str, allocatable: changes.Amounts, count: int) -> changes.Change:
+    return changes.MoreNodes(like=like, count=count, allocatable=allocatable)
+
+
+def _size(change: changes.Change) -> int:
+    assert isinstance(change, changes.MoreNodes)
+    return change.count
+
+
+def _shapes(found: search.Search) -> list[tuple[str, changes.Amounts]]:
+    """Return the first node of each shape, and its capacity: first shapes with room for a pod."""
+    table, space = found.trials.snapshot.nodes, found.trials.snapshot.space
+    shapes: dict[object, list[str]] = {}
+    capacity: dict[str, changes.Amounts] = {}
+    for spec, row in zip(table.layout.specs, table.allocatable, strict=True):
+        if not spec.ready or spec.unschedulable:
+            continue
+        labels = tuple(each for each in spec.labels if each[0] != edits.HOSTNAME)
+        shape = (labels, spec.taints, spec.features, tuple(row.tolist()))
+        shapes.setdefault(shape, []).append(spec.name)
+        if len(shapes[shape]) == 1:
+            amounts = space.amounts(row)
+            capacity[spec.name] = tuple(sorted((name, int(each)) for name, each in amounts.items()))
+    groups = sorted(shapes.values(), key=lambda names: (-len(names), names[0]))
+    return [(names[0], capacity[names[0]]) for names in groups]
+
+
+def opened(found: search.Search, job: jobs.Job) -> Iterator[changes.Remedy]:
+    """Yield the fewest nodes to untaint, to uncordon and to label so that the job starts."""
+    del job
+    by_room = _by_room(found)
+    specs = {spec.name: spec for spec in found.trials.snapshot.nodes.layout.specs}
+    for taint, names in pods.barring(found)[: pods.CANDIDATES_MAX]:
+        ordered = [name for name in by_room if name in set(names)]
+        yield from _fewest(found, ordered, partial(_untainted, taint))
+    cordoned = [name for name in by_room if specs[name].unschedulable]
+    yield from _fewest(found, cordoned, _uncordoned)
+    for key, value in _selected(found)[: pods.CANDIDATES_MAX]:
+        without = [name for name in by_room if dict(specs[name].labels).get(key) != value]
+        yield from _fewest(found, without, partial(_labelled, key, value))
+
+
+def _untainted(taint: constraints.Taint, names: tuple[str, ...]) -> changes.Change:
+    return changes.RemoveTaint(taint=taint, nodes=names)
+
+
+def _uncordoned(names: tuple[str, ...]) -> changes.Change:
+    return changes.Uncordon(nodes=names)
+
+
+def _labelled(key: str, value: str, names: tuple[str, ...]) -> changes.Change:
+    return changes.LabelNodes(key=key, value=value, nodes=names)
+
+
+def _fewest(
+    found: search.Search,
+    names: Sequence[str],
+    change: Callable[[tuple[str, ...]], changes.Change],
+) -> Iterator[changes.Remedy]:
+    """Yield the change of as few of these nodes as suffice, taken in their order."""
+    remedy = found.fewest(change, names, MORE_MAX)
+    if remedy is not None:
+        yield remedy
+
+
+def _by_room(found: search.Search) -> list[str]:
+    """Return the names of all nodes, those with the largest free part first."""
+    table = found.trials.snapshot.nodes
+    free = (table.allocatable - table.used) / table.allocatable.max(axis=0, initial=1)
+    rooms = free[:, _columns(found)].min(axis=1, initial=np.inf)
+    order = np.lexsort((np.arange(len(rooms)), -rooms))
+    return [table.layout.names[row] for row in order.tolist()]
+
+
+def _columns(found: search.Search) -> list[int]:
+    """Return the columns of the resources that pods of the job request."""
+    space = found.trials.snapshot.space
+    names = {name for task in pods.tasks(found) for name in task.pod_class.request}
+    return sorted(space.columns[name] for name in names if name in space.columns)
+
+
+def _selected(found: search.Search) -> list[tuple[str, str]]:
+    """Return the labels that pods of the job require of nodes by nodeSelector."""
+    waiting: tuple[wire.Pod, ...] = found.trials.objects.waiting
+    return sorted({entry for pod in waiting for entry in pod.spec.node_selector.items()})

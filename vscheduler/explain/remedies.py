@@ -1,0 +1,133 @@
+"""What would start a waiting job: `explain`, a pure function of the objects of a cluster.
+
+`vscheduler simulate --why` calls it on manifests. For a live cluster, read the objects into
+`simulator.run.read` and call it in a process of its own: it takes up to a second of CPU, in which
+no cycle should wait for it.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from vscheduler.core.config import policy as policies
+from vscheduler.core.model import decisions, jobs
+from vscheduler.explain import changes, evictions, nodes, pods, queues, search, trials
+from vscheduler.simulator import run
+
+BUDGET = 800_000
+"""Units of work of core.cycle, about a microsecond each: under a second at 1,000 nodes."""
+
+ROUNDS = 2
+
+Finder = Callable[[search.Search, jobs.Job], Iterator[changes.Remedy]]
+
+FINDERS: Sequence[tuple[str, Finder]] = (
+    ("fewer pods", pods.fewer),
+    ("smaller pods", pods.smaller),
+    ("tolerations and selectors", pods.unbarred),
+    ("weights", queues.weights),
+    ("queue limits", queues.amounts),
+    ("more nodes", nodes.more),
+    ("taints and labels", nodes.opened),
+    ("forbidden evictions", evictions.allowed),
+    ("ends of jobs", evictions.ends),
+)
+"""The kinds of changes, by the name that is shown when the budget ends their search."""
+
+
+class NotWaitingError(Exception):
+    """There is no such job, or it doesn't wait: a sentence for users."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """Why a job waits, and what would start it."""
+
+    job: jobs.JobId
+    queue: str
+    reason: decisions.Reason | None
+    """None if the job had no turn within the budget."""
+    starts: int | None
+    """The cycle in which the job starts if nothing changes, counted from 1; None if it waits."""
+    remedies: tuple[changes.Remedy, ...]
+    trials: int
+    """How many changed clusters were tried."""
+    spent: int
+    """Units of work of core.cycle."""
+    cut: tuple[str, ...] = ()
+    """The kinds of changes whose search was cut short by the budget: there may be others."""
+
+
+def explain(
+    given: run.Given, policy: policies.Policy, job: str, *, budget: int = BUDGET
+) -> Explanation:
+    """Return why a job waits, and the smallest change of each kind that would start it.
+
+    `job` is the `namespace/name` of a PodGroup. Raises NotWaitingError for a job that doesn't exist
+    or doesn't wait. Nothing is returned that a trial hasn't verified: after the change, all pods of
+    the minimum are bound within `trials.CYCLES` simulated cycles, in which owners recreate evicted
+    pods. Equal input gives equal results.
+    """
+    waiting = _waiting(given, job)
+    tried = trials.Trials(given, policy, waiting.id, budget)
+    now = tried.starts(changes.Nothing())
+    found: dict[str, tuple[changes.Remedy, ...]] = {}
+    cut: list[str] = []
+    if not now:
+        spent = budget - tried.left
+        searched = search.Search(tried, exact=spent * search.EXACT_SHARE <= budget)
+        found, cut = _search(searched, waiting)
+        tried.close()
+    return Explanation(
+        job=waiting.id,
+        queue=waiting.queue,
+        reason=now.first.reason if now.first else None,
+        starts=now.cycle or None,
+        remedies=tuple(remedy for name, _ in FINDERS for remedy in found.get(name, ())),
+        trials=tried.count,
+        spent=budget - tried.left,
+        cut=tuple(cut),
+    )
+
+
+def _search(
+    searched: search.Search, job: jobs.Job
+) -> tuple[dict[str, tuple[changes.Remedy, ...]], list[str]]:
+    """Return the remedies by kind, and the kinds that the budget cut short.
+
+    First each kind gets an equal part of the budget. What is left then goes to kinds that were cut.
+    """
+    found: dict[str, tuple[changes.Remedy, ...]] = {}
+    cut = [name for name, _ in FINDERS]
+    finders = dict(FINDERS)
+    for _ in range(ROUNDS):
+        waiting, cut = cut, []
+        for number, name in enumerate(waiting):
+            searched.trials.limit(len(waiting) - number)
+            found[name] = tuple(finders[name](searched, job))
+            if searched.trials.cut:
+                cut.append(name)
+    return found, cut
+
+
+def _waiting(given: run.Given, name: str) -> jobs.Job:
+    """Return the job; raises NotWaitingError if there is none, or if it doesn't wait."""
+    taken = given.mirror.snapshot(given.now)
+    job = next((each for each in taken.jobs if each.id == name), None)
+    if job is None:
+        raise NotWaitingError(_missing(given, name))
+    least = max(1, job.min_member)
+    if job.ready_tasks >= least:
+        raise NotWaitingError(
+            f"PodGroup {name} doesn't wait: {job.ready_tasks} of the {least} pods "
+            f"it needs have a node"
+        )
+    return job
+
+
+def _missing(given: run.Given, name: str) -> str:
+    if "/" not in name:
+        return f"{name!r} isn't the namespace/name of a PodGroup"
+    group = given.mirror.groups.get(jobs.JobId(name))
+    if group is None:
+        return f"there is no PodGroup {name}"
+    return f"PodGroup {name} has no pods of this scheduler"

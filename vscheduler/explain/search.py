@@ -1,0 +1,171 @@
+"""Search: the smallest change of a kind that starts the job, on a grid of sizes 1, 2, 3, ….
+
+A small cluster is searched with full trials alone. On a large one, forecasts find the size, and
+full trials prove it. Either way the size below is tried, too: `minimal` says that it doesn't
+suffice. Kinds whose larger sizes help at least as much get the smallest size of all; where that
+isn't so, a smaller size far below may work as well.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TypeAlias
+
+from vscheduler.explain import changes, trials
+
+ONE_BY_ONE = 8
+"""So many sizes are tried one after the other, before the steps double."""
+
+EXACT_SHARE = 200
+"""Full trials alone are made where so many of them fit into the budget."""
+
+Works: TypeAlias = Callable[[int], bool]
+
+
+def least(works: Works, first: int, last: int) -> int | None:
+    """Return the smallest size between first and last that works, or None.
+
+    The sizes after the first ONE_BY_ONE are assumed to work whenever a smaller one does.
+    """
+    end = min(last, first + ONE_BY_ONE - 1)
+    for size in range(first, end + 1):
+        if works(size):
+            return size
+    below, step = end, 1
+    while below < last:
+        above = min(last, below + step)
+        if works(above):
+            return _between(works, below, above)
+        below, step = above, step * 2
+    return None
+
+
+def _between(works: Works, below: int, above: int) -> int:
+    """Return the smallest size that works, where `below` doesn't and `above` does."""
+    while above - below > 1:
+        middle = (below + above) // 2
+        if works(middle):
+            above = middle
+        else:
+            below = middle
+    return above
+
+
+class Search:
+    """The search for remedies, with trials of one kind of job and cluster."""
+
+    def __init__(self, tried: trials.Trials, *, exact: bool) -> None:
+        """`exact` is for clusters in which full trials are cheap."""
+        self.trials = tried
+        self._exact = exact
+
+    def first_that_works(self, *candidates: changes.Change) -> changes.Remedy | None:
+        """Return the first of these changes that starts the job."""
+        return next(filter(None, map(self.one, candidates)), None)
+
+    def one(self, change: changes.Change) -> changes.Remedy | None:
+        """Return a change without a size as a remedy, or None if the job still waits."""
+        if not self.promising(change):
+            return None
+        start = self.trials.starts(change)
+        return _remedy(change, start, minimal=False) if start else None
+
+    def promising(self, change: changes.Change) -> bool:
+        """Whether a forecast, where forecasts are made, lets the job start."""
+        return self._exact or bool(self.trials.may_start(change))
+
+    def smallest(
+        self, of_size: Callable[[int], changes.Change], most: int
+    ) -> changes.Remedy | None:
+        """Return the smallest change of sizes 1 to `most` that starts the job, or None."""
+
+        def starts(size: int) -> bool:
+            return bool(self.trials.starts(of_size(size)))
+
+        if most < 1:
+            return None
+        first = 1
+        if not self._exact:
+            if not self.trials.may_start(of_size(most)):
+                return None
+            found = least(lambda size: bool(self.trials.may_start(of_size(size))), 1, most)
+            first = found or most
+        elif not starts(most):
+            return None
+        size = least(starts, first, most)
+        if size is None:
+            return None
+        if size == first and size > 1 and starts(size - 1):  # the forecast was too strict
+            size = _between(starts, 0, size - 1)
+        return self._proved(of_size, size)
+
+    def fewest(
+        self, of_names: Callable[[tuple[str, ...]], changes.Change], names: Sequence[str], most: int
+    ) -> changes.Remedy | None:
+        """Return the change of some of these objects that starts the job, or None.
+
+        As few as suffice are taken in their order; then each is left out that isn't needed.
+        """
+
+        def of_size(size: int) -> changes.Change:
+            return of_names(tuple(sorted(names[:size])))
+
+        remedy = self.smallest(of_size, min(most, len(names)))
+        if remedy is None:
+            return None
+        count = next(size for size in range(1, len(names) + 1) if of_size(size) == remedy.change)
+        kept, minimal = sorted(names[:count]), True
+        for name in names[:count]:
+            others = tuple(each for each in kept if each != name)
+            start = self.trials.starts(of_names(others)) if others else trials.NEVER
+            if start:
+                kept, remedy = list(others), _remedy(of_names(others), start, minimal=True)
+            minimal = minimal and start.known
+        return replace(remedy, minimal=minimal)
+
+    def smallest_row(
+        self, of_sizes: Callable[[Sequence[int]], changes.Change], most: Sequence[int]
+    ) -> changes.Remedy | None:
+        """Return a change of several sizes, up to `most` each, that starts the job, or None.
+
+        None of the sizes can be less by one: each in turn is lowered as far as the others, as large
+        as they are then, allow. `most` together with sizes of 0 is no change.
+        """
+        lowest = [0] * len(most)
+        for works in self._judges:
+            sizes = list(most)
+            if not works(of_sizes(sizes)):
+                return None
+            for place, least_size in enumerate(lowest):
+
+                def alone(size: int, place: int = place) -> bool:
+                    changed = [*sizes[:place], size, *sizes[place + 1 :]]  # noqa: B023 - used at once
+                    return works(of_sizes(changed))  # noqa: B023 - used at once
+
+                sizes[place] = least(alone, least_size, sizes[place]) or 0
+            lowest = sizes
+        if not any(lowest):
+            return None
+        start = self.trials.starts(of_sizes(lowest))
+        below = [
+            self.trials.starts(of_sizes([*lowest[:at], size - 1, *lowest[at + 1 :]]))
+            for at, size in enumerate(lowest)
+            if size
+        ]
+        minimal = all(each.known and not each for each in below)
+        return _remedy(of_sizes(lowest), start, minimal=minimal) if start else None
+
+    @property
+    def _judges(self) -> list[Callable[[changes.Change], bool]]:
+        """What is asked whether a change suffices: a forecast first, unless trials are cheap."""
+        proof = lambda change: bool(self.trials.starts(change))  # noqa: E731
+        forecast = lambda change: bool(self.trials.may_start(change))  # noqa: E731
+        return [proof] if self._exact else [forecast, proof]
+
+    def _proved(self, of_size: Callable[[int], changes.Change], size: int) -> changes.Remedy:
+        below = self.trials.starts(of_size(size - 1)) if size > 1 else None
+        minimal = below is None or (below.known and not below)
+        return _remedy(of_size(size), self.trials.starts(of_size(size)), minimal=minimal)
+
+
+def _remedy(change: changes.Change, start: trials.Start, *, minimal: bool) -> changes.Remedy:
+    return changes.Remedy(change=change, cycle=start.cycle, evicts=start.evicts, minimal=minimal)

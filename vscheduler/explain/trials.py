@@ -1,0 +1,253 @@
+"""Trials: does the job start after a change? The simulator's cycles on the changed cluster.
+
+The cluster is kept in a Mirror. A trial applies the edited objects, runs cycles, carries their
+decisions out in a simulated world whose owners recreate evicted pods, and puts everything back.
+Equal objects give equal snapshots, so a trial leaves no trace.
+
+`starts` is the proof: up to CYCLES cycles, as `vscheduler simulate --evicted-return` runs them.
+`may_start` is a cheap forecast for large clusters: a single cycle, on the cluster as those CYCLES
+leave it without the change, in which no other waiting job has a turn, though all of them count for
+shares.
+"""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+
+from vscheduler.core import cycle
+from vscheduler.core.config import policy as policies
+from vscheduler.core.model import decisions, jobs, snapshot
+from vscheduler.explain import changes, edits
+from vscheduler.mirror import statuses
+from vscheduler.mirror.decode import events
+from vscheduler.simulator import run, world
+
+CYCLES = 5
+"""Within so many cycles the job must start: evicted pods leave in the second, and the room that
+they leave is used in the third.
+"""
+
+OPENING_COST = 2_000
+JOB_COST = 4
+NODE_COST = 2
+PODS_PER_UNIT = 4
+"""Approximate microseconds of a cycle in which nothing is decided."""
+
+EVENT_COST = 100
+"""Approximate microseconds for an edited object, there and back."""
+
+SKIPPED_ACTIONS = ("preempt", "reclaim")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """The outcome of a trial."""
+
+    cycle: int
+    """The cycle in which the whole minimum of the job is bound; 0 if it never is."""
+    evicts: int = 0
+    """Number of pods evicted until then."""
+    known: bool = True
+    """False if the budget ended the trial before the outcome was known."""
+    first: decisions.GroupStatus | None = None
+    """The job's status after the first cycle."""
+
+    def __bool__(self) -> bool:
+        return self.cycle > 0
+
+
+NEVER = Start(cycle=0)
+UNKNOWN = Start(cycle=0, known=False)
+
+
+class Trials:
+    """Trials of changes for one job, within a budget."""
+
+    def __init__(
+        self, given: run.Given, policy: policies.Policy, job: jobs.JobId, budget: int
+    ) -> None:
+        """The budget is in units of work of core.cycle, about a microsecond each."""
+        self.objects = edits.Objects(given.events, given.mirror, job)
+        self.policy = policy
+        self.job = job
+        self.left = budget
+        self._floor = 0
+        """What is left for later trials."""
+        self.count = 0
+        """Number of trials so far."""
+        self.cut = False
+        """Whether any trial could not be made, or not be ended, within the budget."""
+        self._mirror = given.mirror
+        self._now = given.now
+        self._world = world.World(self.objects.all, pods_return=True)
+        self.snapshot = given.mirror.snapshot(given.now)
+        """The unchanged cluster."""
+        self._cost = (
+            OPENING_COST
+            + JOB_COST * len(self.snapshot.jobs)
+            + NODE_COST * self.snapshot.nodes.layout.size
+            + len(self.objects.all) // PODS_PER_UNIT
+        )
+        self._others = frozenset(
+            each.id
+            for each in self.snapshot.jobs
+            if each.id != job and any(each.counts[status] for status in jobs.WAITING)
+        )
+        self._moved: dict[edits.Key, edits.Event] = {}
+        """What cycles without a change do: the last event of each object."""
+        self._later = False
+        """Whether the Mirror shows the cluster after these events."""
+        self._known: dict[tuple[bool, changes.Change], Start] = {}
+
+    def close(self) -> None:
+        """Bring the Mirror back to the cluster as given."""
+        self._switch(later=False)
+
+    def limit(self, parts: int) -> None:
+        """Let the next trials use one of so many parts of what is left, until the next call."""
+        self.cut = False
+        self._floor = self.left - self.left // parts
+
+    def starts(self, change: changes.Change) -> Start:
+        """Return when the job starts after the change."""
+        return self._trial(change, alone=False)
+
+    def may_start(self, change: changes.Change) -> Start:
+        """Return whether the job would find a place at once, if no other job had a turn before."""
+        return self._trial(change, alone=True)
+
+    def _trial(self, change: changes.Change, *, alone: bool) -> Start:
+        found = self._known.get((alone, change))
+        if found is None:
+            found = UNKNOWN
+            if self._usable > self._cost:
+                found = self._made(change, alone=alone)
+            self.cut = self.cut or not found.known
+            if found.known:
+                self._known[alone, change] = found
+        return found
+
+    def _made(self, change: changes.Change, *, alone: bool) -> Start:
+        self.count += 1
+        self._switch(later=alone)
+        changed = edits.objects(change, self.objects)
+        touched = {edits.key(event): event for event in changed}
+        self._apply(changed)
+        policy = edits.policy(change, self.policy)
+        try:
+            if alone:
+                return self._forecast(policy)
+            return self._proof(policy, changed, touched)
+        finally:
+            if isinstance(change, changes.Nothing):
+                self._moved = dict(touched)
+            self._put_back(touched)
+
+    def _switch(self, *, later: bool) -> None:
+        """Bring the Mirror to the cluster as given, or as it is after cycles without a change."""
+        if later == self._later:
+            return
+        self._later = later
+        if later:
+            self._apply(self._moved.values())
+        else:
+            self._put_back(self._moved)
+
+    def _apply(self, changed: Collection[edits.Event]) -> None:
+        for event in changed:
+            self._mirror.apply(event)
+        self.left -= EVENT_COST * len(changed)
+
+    def _forecast(self, policy: policies.Policy) -> Start:
+        skipped = frozenset((action, job) for action in SKIPPED_ACTIONS for job in self._others)
+        carried = replace(snapshot.FRESH, attempted=self._others, reclaim_failed=skipped)
+        taken = self._mirror.snapshot(self._now, carried)
+        result = self._cycle(taken, policy)
+        waits = sum(each.task.job == self.job for each in result.pipelined)
+        found = self._lacks(taken, result) <= waits
+        return Start(cycle=int(found), known=found or result.finished)
+
+    def _proof(
+        self,
+        policy: policies.Policy,
+        changed: Iterable[edits.Event],
+        touched: dict[edits.Key, edits.Event],
+    ) -> Start:
+        simulated, carried = self._world.fork(), snapshot.FRESH
+        simulated.change(changed)
+        evicts = 0
+        first: decisions.GroupStatus | None = None
+        for number in range(1, CYCLES + 1):
+            now = self._now + (number - 1) * run.CYCLE_SECONDS
+            taken = self._mirror.snapshot(now, carried)
+            result = self._cycle(taken, policy)
+            first = first or self._status(result)
+            evicts += len(result.evicts)
+            if self._lacks(taken, result) <= 0:
+                return Start(cycle=number, evicts=evicts, first=first)
+            written = _new_phases(taken, result, now)
+            if number == CYCLES or not (
+                written or simulated.moving or self._may_change(result, now)
+            ):
+                break
+            if not result.finished or self._usable <= self._cost:
+                return replace(UNKNOWN, first=first)
+            for event in simulated.obey(result, written, now):
+                assert isinstance(event, events.Upsert | events.Remove)
+                touched[edits.key(event)] = event
+                self._mirror.apply(event)
+            carried = result.carried
+        return Start(cycle=0, first=first)
+
+    def _cycle(self, taken: snapshot.Snapshot, policy: policies.Policy) -> decisions.CycleResult:
+        result = cycle.run_cycle(taken, policy, max(1, self._usable - self._cost))
+        self.left -= self._cost + result.spent
+        return result
+
+    def _put_back(self, touched: Iterable[edits.Key]) -> None:
+        for kind, name in touched:
+            before: edits.Event | None = self.objects.original(kind, name)
+            if self._later:
+                before = self._moved.get((kind, name), before)
+            self._mirror.apply(before or edits.removal(kind, name))
+
+    def _lacks(self, taken: snapshot.Snapshot, result: decisions.CycleResult) -> int:
+        """Return how many pods of the minimum have no node after this cycle."""
+        job = next((each for each in taken.jobs if each.id == self.job), None)
+        if job is None:
+            return 1
+        bound = sum(each.task.job == self.job for each in result.binds)
+        return max(1, job.min_member) - job.ready_tasks - bound
+
+    def _may_change(self, result: decisions.CycleResult, now: float) -> bool:
+        """Whether the next cycles may decide differently although nothing in the cluster moves.
+
+        Searches for nodes for other gangs go on, too, but can only take what this job needs.
+        """
+        end = now + CYCLES * run.CYCLE_SECONDS
+        searches = result.carried.gang_searches.items()
+        return bool(
+            result.binds
+            or result.evicts
+            or not result.finished
+            or (result.wake_at is not None and result.wake_at <= end)
+            or any(job == self.job and not each.finished for (job, _), each in searches)
+        )
+
+    @property
+    def _usable(self) -> int:
+        return self.left - self._floor
+
+    def _status(self, result: decisions.CycleResult) -> decisions.GroupStatus | None:
+        return next((each for each in result.groups if each.job == self.job), None)
+
+
+def _new_phases(
+    taken: snapshot.Snapshot, result: decisions.CycleResult, now: float
+) -> dict[jobs.JobId, jobs.GroupState]:
+    """Return the new status of each PodGroup whose phase changes: the core reads nothing else."""
+    stored = {job.id: job.state for job in taken.jobs}
+    return {
+        status.job: statuses.group_state(status, stored[status.job], now=now, transition="1")
+        for status in result.groups
+        if status.phase is not stored[status.job].phase
+    }

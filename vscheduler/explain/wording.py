@@ -1,0 +1,184 @@
+"""Remedies in English, and as a JSON tree."""
+
+import re
+from typing import Any
+
+from vscheduler.core.model import constraints
+from vscheduler.explain import changes, remedies
+from vscheduler.mirror import phrases, wording
+from vscheduler.mirror.decode import quantities
+
+NAMES_MAX = 3
+"""So many nodes are named in a sentence."""
+
+UNKNOWN = "it had no turn within the budget of this explanation"
+
+_HUMP = re.compile(r"_([a-z])")
+
+
+def sentence(remedy: changes.Remedy) -> str:
+    """Return what to change, and how many pods are evicted then."""
+    text = _change(remedy.change)
+    if not remedy.evicts:
+        return text
+    return f"{text}; {phrases.pods(remedy.evicts)} would be evicted for it"
+
+
+def lines(explanation: remedies.Explanation) -> list[str]:
+    """Return an explanation as lines of text."""
+    why = f"{explanation.job}, in queue {explanation.queue}"
+    if explanation.starts is not None:
+        return [f"{why}, starts in cycle {explanation.starts} if nothing changes"]
+    said = wording.sentence(explanation.reason) if explanation.reason else UNKNOWN
+    found = [f"{why}, waits: {said}"]
+    if explanation.remedies:
+        found.append("Any one of these changes would start it:")
+        found += [f"  - {sentence(each)}" for each in explanation.remedies]
+    else:
+        found.append("No single change that was tried would start it.")
+    if explanation.cut:
+        found.append(f"Not searched to the end: {phrases.listed(explanation.cut)}.")
+    return found
+
+
+def tree(explanation: remedies.Explanation) -> dict[str, Any]:
+    """Return an explanation as plain data."""
+    reason = explanation.reason
+    why = {"reason": str(reason.code), "message": wording.sentence(reason)} if reason else {}
+    return {
+        "podGroup": explanation.job,
+        "queue": explanation.queue,
+        **why,
+        "startsInCycle": explanation.starts,
+        "remedies": [_remedy(each) for each in explanation.remedies],
+        "cutShort": list(explanation.cut),
+        "trials": explanation.trials,
+        "spent": explanation.spent,
+    }
+
+
+def _remedy(remedy: changes.Remedy) -> dict[str, Any]:
+    fields = {
+        _HUMP.sub(lambda found: found[1].upper(), name): _plain(getattr(remedy.change, name))
+        for name in remedy.change.__dataclass_fields__
+    }
+    return {
+        "change": type(remedy.change).__name__,
+        **fields,
+        "message": sentence(remedy),
+        "startsInCycle": remedy.cycle,
+        "evictions": remedy.evicts,
+        "minimal": remedy.minimal,
+    }
+
+
+def _plain(value: object) -> object:
+    """Return the value of a field as JSON has it; amounts as Kubernetes writes quantities."""
+    match value:
+        case constraints.Taint():
+            return {"key": value.key, "value": value.value, "effect": str(value.effect)}
+        case changes.QueueField():
+            return str(value)
+        case tuple() if value and isinstance(value[0], tuple):
+            return {name: quantities.format_quantity(name, amount) for name, amount in value}
+        case tuple():
+            return list(value)
+    return value
+
+
+def _change(change: changes.Change) -> str:
+    return (
+        _of_the_job(change) or _of_queues(change) or _of_nodes(change) or _of_running_jobs(change)
+    )
+
+
+def _of_the_job(change: changes.Change) -> str:
+    match change:
+        case changes.FewerPods():
+            return f"lower minMember from {change.before} to {change.after}"
+        case changes.SmallerRequest():
+            asked = phrases.quantity(change.resource, change.after)
+            before = phrases.amount(change.resource, change.before)
+            return f"let its pods ask for {asked} instead of {before}"
+        case changes.Tolerate():
+            return f"let its pods tolerate {_taint(change.taint)}, a taint of {_some(change.nodes)}"
+        case changes.WithoutSelector():
+            return f"drop {change.key}={change.value} from the nodeSelector of its pods"
+        case changes.WithoutNodeAffinity():
+            return "drop the required node affinity of its pods"
+    return ""
+
+
+def _of_queues(change: changes.Change) -> str:
+    match change:
+        case changes.QueueWeight():
+            return (
+                f"raise the weight of queue {change.queue} from {change.before} to {change.after}"
+            )
+        case changes.QueueAmounts():
+            before = dict(change.before)
+            rises = [
+                f"{name} from {phrases.amount(name, before[name])} to {phrases.amount(name, after)}"
+                for name, after in change.after
+            ]
+            what = f"the {change.field}" + (
+                " amounts" if change.field is changes.QueueField.DESERVED else ""
+            )
+            return f"raise {what} of queue {change.queue}: {phrases.listed(rises)}"
+        case changes.Reclaimable():
+            return f"set reclaimable: true on queue {change.queue}"
+    return ""
+
+
+def _of_nodes(change: changes.Change) -> str:
+    match change:
+        case changes.MoreNodes():
+            nodes = f"{change.count} more node{'' if change.count == 1 else 's'}"
+            return f"add {nodes} like {change.like} ({_size(change.allocatable)})"
+        case changes.RemoveTaint():
+            return f"remove the taint {_taint(change.taint)} from {_named(change.nodes)}"
+        case changes.Uncordon():
+            return f"uncordon {_named(change.nodes)}"
+        case changes.LabelNodes():
+            return f"label {_named(change.nodes)} with {change.key}={change.value}"
+    return ""
+
+
+def _of_running_jobs(change: changes.Change) -> str:
+    match change:
+        case changes.EndOfJob():
+            return (
+                f"wait for the end of job {change.job}, or end it: "
+                f"its {phrases.pods(change.pods)} hold{'s' if change.pods == 1 else ''} "
+                f"{_size(change.holds)}"
+            )
+        case changes.Preemptable():
+            pods = phrases.pods(change.pods)
+            return f"allow evictions of job {change.job} (volcano.sh/preemptable), which has {pods}"
+        case changes.ActionArgument():
+            return f"set {change.name}: {change.after} instead of {change.before}"
+        case changes.MoreDisruptions():
+            return (
+                f"let PodDisruptionBudget {change.budget} allow {change.after} disruptions "
+                f"instead of {change.before}"
+            )
+    raise AssertionError(change)
+
+
+def _size(amounts: changes.Amounts) -> str:
+    return phrases.request(dict(amounts))
+
+
+def _taint(taint: constraints.Taint) -> str:
+    value = f"={taint.value}" if taint.value else ""
+    return f"{taint.key}{value}:{taint.effect}"
+
+
+def _some(count: int) -> str:
+    return f"{count} node{'' if count == 1 else 's'}"
+
+
+def _named(names: tuple[str, ...]) -> str:
+    shown = list(names[:NAMES_MAX])
+    more = len(names) - len(shown)
+    return phrases.listed([*shown, f"{more} more"] if more else shown)
