@@ -101,6 +101,7 @@ def a_gang(
     annotations: dict[str, str] | None = None,
     labels: dict[str, str] | None = None,
     scheduler: str = "vscheduler",
+    volumes: list[dict[str, Any]] | None = None,
 ) -> None:
     """A PodGroup that needs all its pods, or a minimum of them, and its pods.
 
@@ -126,7 +127,11 @@ def a_gang(
                     "annotations": {GROUP_NAME: name, **(annotations or {})},
                     "labels": {"app": name, **(labels or {})},
                 },
-                "spec": {"schedulerName": scheduler, "containers": [container]},
+                "spec": {
+                    "schedulerName": scheduler,
+                    "containers": [container],
+                    "volumes": volumes or [],
+                },
             }
             for number in range(size)
         ],

@@ -17,6 +17,7 @@ ROOTS = {
     "one": permissions.MANIFESTS,
     "two": permissions.MANIFESTS / "overlays" / "two-schedulers",
     "monitored": permissions.MANIFESTS / "overlays" / "monitoring",
+    "without volumes": permissions.MANIFESTS / "overlays" / "without-volumes",
 }
 NAMESPACE = f"/api/v1/namespaces/{permissions.NAMESPACE}"
 PODS = f"{NAMESPACE}/pods"

@@ -19,6 +19,7 @@ POLICY = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolic"
 BINDINGS = f"{POLICY}ybindings"
 ANNOTATES = "accounts-annotate-pods.vscheduler.io"
 REPORTS = "accounts-report-on-pods.vscheduler.io"
+VOLUMES = ["accounts-ask-for-volumes.vscheduler.io", "accounts-give-volumes.vscheduler.io"]
 GROUP, OTHER_GROUP = pods.GROUPS
 OWN = group_names.short("train", "6d5f5a2e")
 JSON, MERGE, STRATEGIC = (client.PATCH_TYPES[each] for each in ("json", "merge", "strategic"))
@@ -335,7 +336,7 @@ def test_every_account_that_is_shipped_is_one_of_them(
     documents = installations.rendered(installed.plane, installations.ROOTS[way])
     for kind in ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"):
         names = [each["metadata"]["name"] for each in installations.of_kind(documents, kind)]
-        assert names == [ANNOTATES, REPORTS]
+        assert names == [ANNOTATES, *([] if way == "without volumes" else VOLUMES), REPORTS]
     found = [
         each["metadata"]["name"] for each in installations.of_kind(documents, "ServiceAccount")
     ]

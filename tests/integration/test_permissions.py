@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from anyio import from_thread
@@ -14,7 +15,7 @@ from tests.faults import plans, proxying
 from tests.integration import daemons, foreign, installations, permissions, tenancy
 from vscheduler.daemon import settings
 from vscheduler.mirror.translate import usage_annotation
-from vscheduler.sandbox import control_plane, credentials
+from vscheduler.sandbox import client, control_plane, credentials
 
 ACCOUNTS = {settings.SCHEDULER: "vscheduler", settings.CONTROLLERS: "vscheduler-controllers"}
 OWNERS = Path(__file__).with_suffix(".yaml")
@@ -33,6 +34,46 @@ metadata: {name: close, namespace: default}
 action: CloseQueue
 target: {apiVersion: scheduling.volcano.sh/v1beta1, kind: Queue, name: gold}
 """
+
+
+CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
+VOLUMES = "/api/v1/persistentvolumes"
+CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
+NOTE = "vscheduler/volume-binding"
+MERGE = client.PATCH_TYPES["merge"]
+A_VOLUME = {
+    "metadata": {"name": "disk"},
+    "spec": {
+        "accessModes": ["ReadWriteOnce"],
+        "capacity": {"storage": "1Gi"},
+        "storageClassName": "local",
+        "hostPath": {"path": "/nowhere"},
+    },
+}
+
+
+def a_class(name: str, provisioner: str) -> dict[str, Any]:
+    """A class whose claims wait for pods."""
+    mode = {"volumeBindingMode": "WaitForFirstConsumer", "provisioner": provisioner}
+    return {"metadata": {"name": name}, **mode}
+
+
+def a_claim(name: str) -> dict[str, Any]:
+    """A claim of the class of this name."""
+    return {
+        "metadata": {"name": name},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": name,
+            "resources": {"requests": {"storage": "1Gi"}},
+        },
+    }
+
+
+def notes_of(found: dict[str, Any]) -> dict[str, str]:
+    """The annotations of an object."""
+    annotations: dict[str, str] = found["metadata"].get("annotations", {})
+    return annotations
 
 
 class Halves:
@@ -56,6 +97,7 @@ class Halves:
         ):
             # Nobody else is there to make it.
             daemons.until(lambda: tenancy.queue_of(self._plane, "default"), first)
+            self._ask_for_volumes(first)
             with self._half(settings.CONTROLLERS, GONE) as second:
                 self._look_after_groups(second)
                 self._reclaim(first)
@@ -74,6 +116,30 @@ class Halves:
         finally:
             daemon.process.kill()
             daemon.process.wait()
+
+    def _ask_for_volumes(self, scheduler: daemons.Daemon) -> None:
+        """A gang asks for a volume that exists and for one that doesn't; nobody binds them."""
+        api = self._plane.api
+        for name, provisioner in (("local", "kubernetes.io/no-provisioner"), ("made", "a.io/b")):
+            api.create(CLASSES, a_class(name, provisioner))
+            api.create(CLAIMS, a_claim(name))
+        api.create(VOLUMES, A_VOLUME)
+        headers, phase = {"content-type": MERGE}, {"status": {"phase": "Available"}}
+        api.request("PATCH", f"{VOLUMES}/disk/status", phase, headers=headers)
+        uses = [
+            {"name": name, "persistentVolumeClaim": {"claimName": name}}
+            for name in ("local", "made")
+        ]
+        daemons.a_gang(self._plane, "stateful", 1, volumes=uses)
+        daemons.until(lambda: "claimRef" in api.get(f"{VOLUMES}/disk")["spec"], scheduler)
+        daemons.until(lambda: NOTE in notes_of(api.get(f"{CLAIMS}/made")), scheduler)
+        api.delete(f"{daemons.PODS}/stateful-0?gracePeriodSeconds=0")
+        api.delete(f"{daemons.GROUPS}/stateful")
+        daemons.until(lambda: NOTE not in notes_of(api.get(f"{CLAIMS}/made")), scheduler)
+        daemons.until(lambda: "claimRef" not in api.get(f"{VOLUMES}/disk")["spec"], scheduler)
+        for path in (f"{CLAIMS}/local", f"{CLAIMS}/made", f"{VOLUMES}/disk"):
+            api.request("PATCH", path, {"metadata": {"finalizers": None}}, headers=headers)
+            api.delete(path)
 
     def _look_after_groups(self, controllers: daemons.Daemon) -> None:
         """Pods of each kind of owner get a PodGroup and run; one without pods is removed."""
@@ -133,8 +199,14 @@ class Halves:
 def losing_an_answer(plane: control_plane.ControlPlane, folder: Path) -> Iterator[Path]:
     """A way for the scheduler's account by which it isn't told what became of its first bind."""
     account = plane.kubeconfig_for_service_account(permissions.NAMESPACE, "vscheduler")
-    rule = plans.Rule(requests="^POST .*/binding$", fault=plans.LoseAnswer(), at_most=1)
-    served = proxying.serving(proxying.upstream_of(account), plans.Plan([rule]))
+    rules = [
+        plans.Rule(requests=requests, fault=plans.LoseAnswer(), at_most=1)
+        for requests in (
+            *("^POST .*/binding$", "^PATCH .*/persistentvolumeclaims/"),
+            "^PATCH .*/persistentvolumes/",
+        )
+    ]
+    served = proxying.serving(proxying.upstream_of(account), plans.Plan(rules))
     with (
         from_thread.start_blocking_portal() as portal,
         portal.wrap_async_context_manager(served) as proxy,

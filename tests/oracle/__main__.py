@@ -22,7 +22,7 @@ WORLDS = 12
 def main() -> int:
     """Compare and print; the exit status says whether nothing unexpected showed."""
     given = arguments().parse_args()
-    names = given.features or list(comparing.SUITE)
+    names = [name for each in given.features for name in each] or list(comparing.SUITE)
     began = time.monotonic()
     with (
         progress_report.on_stderr() as progress,
@@ -66,11 +66,12 @@ def arguments() -> argparse.ArgumentParser:
     return parser
 
 
-def feature(name: str) -> str:
-    """One that there is."""
-    if name not in comparing.SUITE:
+def feature(name: str) -> list[str]:
+    """One that there is, or all that begin alike: `volumes`."""
+    found = [each for each in comparing.SUITE if each == name or each.startswith(f"{name}-")]
+    if not found:
         raise argparse.ArgumentTypeError(f"{name!r} is none of {', '.join(comparing.SUITE)}")
-    return name
+    return found
 
 
 def say(line: str) -> None:

@@ -15,6 +15,8 @@ from tests.oracle import (
     manifests,
     ours,
     special_cases,
+    volume_cases,
+    volumes,
     worlds,
 )
 
@@ -24,6 +26,8 @@ World = Callable[[int], worlds.World]
 SUITE: Mapping[str, World] = {
     special_cases.FEATURE: special_cases.world,
     **{name: partial(features.world, name) for name in features.FEATURES},
+    volume_cases.FEATURE: volume_cases.world,
+    **{name: partial(volumes.world, name) for name in volumes.FEATURES},
     **{f"gangs-{name}": partial(gangs.world, name) for name in gangs.KINDS},
 }
 """The world of a seed, by feature."""
@@ -31,9 +35,11 @@ SUITE: Mapping[str, World] = {
 
 def seeds(feature: str, worlds_each: int) -> range:
     """Which worlds of a feature a run of this length looks at."""
-    return range(
-        len(special_cases.CASES) if feature == special_cases.FEATURE else worlds_each,
-    )
+    by_hand = {
+        special_cases.FEATURE: len(special_cases.CASES),
+        volume_cases.FEATURE: len(volume_cases.CASES),
+    }
+    return range(by_hand.get(feature, worlds_each))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

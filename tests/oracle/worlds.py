@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from tests.oracle import judging, manifests
+from tests.oracle import judging, manifests, storage
 from vscheduler.sandbox import client, control_plane, errors
 
 Document = manifests.Document
@@ -33,6 +33,9 @@ class World:
     waiting: Sequence[Document]
     groups: Sequence[Document] = field(default=())
     """The PodGroups of those that wait; the API server needn't know them."""
+    storage: Sequence[Document] = field(default=())
+    """Claims, volumes and what belongs to them, with their status. One with a deletionTimestamp is
+    being deleted."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -48,7 +51,9 @@ class Stage:
         self.clear()
         client.in_parallel(self._create_node, world.nodes)
         self._meet()
+        storage.put(self.api, world.storage)
         client.in_parallel(self._create_pod, world.standing)
+        storage.settle(self.api, world.storage)
 
     def clear(self) -> None:
         """Pods and nodes of earlier worlds are gone."""
@@ -59,6 +64,7 @@ class Stage:
                 path = f"{NODES}/{node['metadata']['name']}"
                 self.api.patch(path, {"metadata": {"finalizers": None}})
         self.api.delete(NODES, gracePeriodSeconds=0)
+        storage.clear(self.api)
 
     def documents(self) -> list[Document]:
         """The cluster as the API server has it."""
@@ -69,7 +75,7 @@ class Stage:
         for name in manifests.NAMESPACES:
             listed = self.api.list(f"/api/v1/namespaces/{name}/pods")
             found += [{"apiVersion": "v1", "kind": "Pod", **each} for each in listed]
-        return found
+        return [*found, *storage.documents(self.api)]
 
     def _meet(self) -> None:
         """Wait until the judge knows all nodes: it hears of them apart from pods."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from tests import pictures, running
-from vscheduler.core.model import decisions
+from vscheduler.core.model import gang_proof
 
 PRIORITIES = (1, 5, 9)
 TREE = {"actions": "allocate", "tiers": running.tiers("priority gang | predicates nodeorder")}
@@ -99,5 +99,5 @@ def test_a_gang_gets_the_room_nominated_to_lesser_pods_and_no_other(times: int) 
         started += bool(bound)
         for status in result.groups:
             proof = status.reason and status.reason.proof
-            assert not isinstance(proof, decisions.GangProof) or not proof.proved, world
+            assert not isinstance(proof, gang_proof.GangProof) or not proof.proved, world
     assert times / 4 < started < times * 3 / 4

@@ -8,7 +8,7 @@ import pytest
 
 from tests import pictures, running
 from tests.scenarios.deciding import bind, decide, evict, pipeline
-from vscheduler.core.model import decisions, snapshot
+from vscheduler.core.model import decisions, gang_proof, snapshot
 from vscheduler.mirror import wording
 
 TIERS = "priority gang | predicates nodeorder binpack"
@@ -53,7 +53,7 @@ def limited(steps: int) -> dict[str, Any]:
     return {**TREE, "configurations": [{"name": "allocate", "arguments": arguments}]}
 
 
-def proof(result: decisions.CycleResult) -> decisions.GangProof:
+def proof(result: decisions.CycleResult) -> gang_proof.GangProof:
     """What the search for the only job has shown."""
     (status,) = result.groups
     assert status.reason is not None
@@ -179,7 +179,7 @@ def test_a_search_is_given_up_in_the_end() -> None:
     for _ in range(18):
         result = running.run(documents, limited(4), carried=carried)
         carried = result.carried
-    assert proof(result) == decisions.GangProof(proved=False, steps=64)
+    assert proof(result) == gang_proof.GangProof(proved=False, steps=64)
     assert "searches" not in result.work
     assert result.wake_at is None
 

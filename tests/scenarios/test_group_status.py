@@ -7,7 +7,7 @@ import pytest
 
 from tests import pictures, running
 from vscheduler.core.model import decisions, jobs, snapshot
-from vscheduler.mirror import statuses, wording
+from vscheduler.mirror import condition_reasons, statuses, wording
 from vscheduler.simulator import run
 
 TIERS = "priority gang | predicates proportion"
@@ -167,7 +167,7 @@ def test_pods_of_a_sub_group_that_cant_be_whole_are_told_so(
     assert bool(said) is bool(sentence)
     assert len(status.unplaced) == left
     if status.reason is not None:
-        assert statuses.pod_reason(status.reason) != statuses.UNSCHEDULABLE
+        assert condition_reasons.pod_reason(status.reason) != condition_reasons.UNSCHEDULABLE
 
 
 @WAYS

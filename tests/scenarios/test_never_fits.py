@@ -5,7 +5,7 @@ import pytest
 from tests import pictures, running
 from tests.scenarios.admitting import TIERS, cycles, phases, reasons
 from vscheduler.core.model import decisions, snapshot
-from vscheduler.mirror import statuses, wording
+from vscheduler.mirror import condition_reasons, wording
 
 NEVER, NO_ROOM = decisions.ReasonCode.NEVER_FITS, decisions.ReasonCode.NO_ROOM
 SHARE, CLOSED = decisions.ReasonCode.QUEUE_OVER_SHARE, decisions.ReasonCode.QUEUE_CLOSED
@@ -166,7 +166,7 @@ def test_a_node_that_comes_lets_it_in() -> None:
     (told,) = first.groups
     assert [task.name for task in told.unplaced] == ["a-0", "a-1"]
     assert told.reason is not None
-    assert statuses.pod_reason(told.reason) == "Unschedulable"
+    assert condition_reasons.pod_reason(told.reason) == "Unschedulable"
     documents += pictures.documents("node n2 cpu=9")
     second = running.run_claimed(documents, tree, first.carried)
     assert {bind.node for bind in second.binds} == {"n2"}

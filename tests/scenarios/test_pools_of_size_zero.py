@@ -8,7 +8,7 @@ from tests import pictures, running
 from vscheduler.core import actions, plugins
 from vscheduler.core.config import policy
 from vscheduler.core.model import decisions
-from vscheduler.mirror import statuses
+from vscheduler.mirror import condition_reasons, statuses
 from vscheduler.simulator import run
 
 BUILT_IN: dict[str, Any] = dict(policy.BUILT_IN)
@@ -81,7 +81,7 @@ def test_no_node_is_made_for_what_a_capability_stops_on_its_way_in(limit: str, w
     (status,) = running.run(pictures.documents(picture), BUILT_IN).groups
     assert status.unplaced
     assert status.reason is not None
-    assert statuses.pod_reason(status.reason) == word
+    assert condition_reasons.pod_reason(status.reason) == word
 
 
 @pytest.mark.parametrize("volcano", [False, True])

@@ -7,7 +7,7 @@ import pytest
 from tests import pictures, running
 from tests.scenarios.deciding import bind, written
 from vscheduler.core.model import decisions, jobs
-from vscheduler.mirror import statuses, wording
+from vscheduler.mirror import condition_reasons, wording
 from vscheduler.mirror.translate import translation
 
 TREE = {
@@ -52,7 +52,7 @@ def test_a_job_of_another_namespace_waits(told: str, phase: str, tree: dict[str,
     assert reason.code is decisions.ReasonCode.QUEUE_BARRED
     assert wording.sentence(reason).startswith("queue q isn't for namespace default; ")
     assert [task.name for task in group(result).unplaced] == ["gang-0", "gang-1"]
-    assert statuses.pod_reason(reason) == "QueueNotForNamespace"
+    assert condition_reasons.pod_reason(reason) == "QueueNotForNamespace"
     assert result.carried.admitted == {}
 
 

@@ -39,6 +39,8 @@ class Knobs:
     """The part of the pods whose bindings an admission policy denies for a while."""
     workers: int = application.WORKERS
     """How many calls the daemon makes at once."""
+    storage: actors.Storage = field(default_factory=actors.Storage)
+    """How much uses volumes, and what goes wrong with these; nothing unless asked for."""
     faults: tuple[str, ...] = field(default=tuple(faults.KINDS))
     often: float = 1.0
     """How many times as often as usual faults strike."""
@@ -62,4 +64,21 @@ def draw(seed: str) -> Knobs:
         often=often,
         lease_seconds=chance.choice((60.0, actors.LEASE_SECONDS)),
         denied=chance.choice((actors.DENIED_PART, actors.DENIED_PART, DENIED_MANY)),
+    )
+
+
+def draw_storage(seed: str) -> actors.Storage:
+    """The knobs of a seed in a world with volumes. Chance of their own keeps all others as they
+    are.
+    """
+    chance = random.Random(f"{seed}/storage")
+    return actors.Storage(
+        part=chance.choice((0.3, 0.6, 0.9)),
+        seconds=chance.choice((0.3, 3.0, 30.0)),
+        failing=chance.choice((0.0, 0.0, 0.3)),
+        refusing=chance.choice((0.0, 0.1, 0.5)),
+        stuck=chance.choice((0.0, 0.0, 0.1)),
+        limit=chance.choice((None, 2, 4)),
+        local=chance.choice((1, 2, 4)),
+        delete_seconds=chance.choice((30.0, 300.0)),
     )

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tests.simulation import actors, faults, instances, judges, knobs
 from tests.simulation.api_server import http, server
-from tests.simulation.judges import rest_rules
+from tests.simulation.judges import rest_rules, volumes
 from tests.simulation.kernel import core, network, patching
 from vscheduler.daemon import application
 
@@ -72,6 +72,8 @@ class Outcome:
     steps: int = 0
     writes: int = 0
     binds: int = 0
+    with_claims: int = 0
+    """How many of the pods that were bound have claims."""
     strikes: int = 0
     pods: int = 0
     digest: str = ""
@@ -102,6 +104,7 @@ class Simulation:
                 quiet=turned.pauses,
                 lease_seconds=turned.lease_seconds,
                 denied=turned.denied,
+                storage=turned.storage,
                 schedulers=(SCHEDULER,),
                 without=options.without,
             ),
@@ -275,7 +278,9 @@ class Simulation:
         outcome.cpu_seconds = seconds
         outcome.steps = self.kernel.steps
         outcome.writes = len(history)
-        outcome.binds = sum(each.verb == "bind" and each.code < 300 for each in history)
+        bound = [each.after for each in history if each.verb == "bind" and each.code < 300]
+        outcome.binds = len(bound)
+        outcome.with_claims = sum(bool(each and volumes.claims_of(each)) for each in bound)
         outcome.pods = len({each.uid for each in history if each.resource == "pods" and each.uid})
         outcome.strikes = len(self.faults.strikes)
         outcome.digest = _digest(history)

@@ -18,3 +18,13 @@ def test_each_fault_strikes_in_many_runs_and_alone_in_some() -> None:
         assert len(sizes) > len(SEEDS) / 4
         assert min(sizes) <= 2
         assert max(sizes) == len(faults.KINDS)
+
+
+def test_volumes_turn_no_other_knob() -> None:
+    """Off unless asked for; then, seeds differ in what goes wrong, and some have no trouble."""
+    assert {each.storage.part for each in SEEDS} == {0.0}
+    drawn = [knobs.draw_storage(str(number)) for number in range(200)]
+    assert drawn[17] == knobs.draw_storage("17")
+    assert {each.stuck for each in drawn} == {0.0, 0.1}
+    assert {each.limit for each in drawn} == {None, 2, 4}
+    assert any(each.failing == each.refusing == each.stuck == 0.0 for each in drawn)

@@ -49,6 +49,11 @@ def test_the_seed_of_the_day_finds_nothing() -> None:
     passes([dt.datetime.now(dt.UTC).date().isoformat(), *SHORT])
 
 
+def test_the_seed_of_the_day_finds_nothing_in_a_world_with_volumes() -> None:
+    """Claims, provisioners, local volumes."""
+    passes([dt.datetime.now(dt.UTC).date().isoformat(), "--volumes", *SHORT])
+
+
 def test_a_seed_gives_the_same_history_in_each_program() -> None:
     """Addresses differ from program to program, and with them the order of some sets."""
     runs = [simulate("k7", "--hours=0.003", "--calm=0") for _ in range(4)]
@@ -59,9 +64,9 @@ def test_a_seed_gives_the_same_history_in_each_program() -> None:
 @pytest.mark.at_length
 @pytest.mark.parametrize("number", range(4))
 def test_a_quarter_of_an_hour_finds_nothing(number: int) -> None:
-    """An hour in all, with other seeds on each day."""
+    """An hour in all, with other seeds on each day; half of it with volumes."""
     day = dt.datetime.now(dt.UTC).date().isoformat()
-    passes([f"{day}/{number}", "--hours=0.25"])
+    passes([f"{day}/{number}", "--hours=0.25", *(["--volumes"] if number % 2 else [])])
 
 
 @pytest.mark.at_length

@@ -12,8 +12,16 @@ from vscheduler.core.config import policy
 from vscheduler.core.model import decisions, jobs, resources, snapshot
 from vscheduler.core.placement import nominated_pods, placement
 from vscheduler.core.placement.pod_affinity import counts
+from vscheduler.core.placement.volumes import state as volumes
 from vscheduler.core.preemption import nominations, partial_gangs, relocations, reprieves
-from vscheduler.core.session import dispatch, job_state, job_status, session, work_budget
+from vscheduler.core.session import (
+    claim_attempts,
+    dispatch,
+    job_state,
+    job_status,
+    session,
+    work_budget,
+)
 
 DECIDING_ON_VICTIMS = (
     *("open", "start", "preemptable", "reclaimable", "share_after", "shuffle_victims"),
@@ -62,6 +70,7 @@ def open_session(
             taken.nodes.layout, taken.affinity_index, limited.spend
         ),
         nominated=nominated_pods.NominatedPods(taken),
+        volumes=volumes.Volumes(taken, limited.spend),
     )
     opened.open(guarded, placement.Placement(opened), relocations.awaited_replacements(opened))
     return opened
@@ -74,6 +83,7 @@ def _run(
     budget: int | None,
     faults: tuple[decisions.Fault, ...],
 ) -> decisions.CycleResult:
+    taken = claim_attempts.with_nominations(taken)
     opened = open_session(taken, configured, guarded=guarded, budget=budget)
     if any(fault.hook in DECIDING_ON_VICTIMS for fault in faults):
         opened.dispatch.evictions_off = True
@@ -100,6 +110,11 @@ def check_invariants(opened: session.Session) -> None:
     for job in {bind.task.job for bind in binds}:
         ready = job_state.is_ready(opened.dispatch, opened.job_states[job])
         assert ready, f"{job} is bound in part"
+    if opened.volumes.binds:
+        stored = opened.snapshot.storage.claims
+        for task in (bind.task for bind in binds if bind.task.volumes):
+            unbound = [key for key in claim_attempts.keys(task) if not stored[key].bound]
+            assert not unbound, f"{task.key} is bound before {unbound}"
 
 
 def _check_rows(opened: session.Session) -> None:

@@ -13,16 +13,24 @@ from typing import Any
 
 import structlog
 
-from vscheduler.cluster.writes import binder, evictor, queue_status_writer, status_writer
+from vscheduler.cluster.writes import (
+    binder,
+    claim_binder,
+    evictor,
+    queue_status_writer,
+    status_writer,
+)
 from vscheduler.controllers.podgroups import owners, podgroup_controller
 from vscheduler.core.config import policy
 from vscheduler.core.model import jobs
 from vscheduler.daemon import (
     controller_manager,
     informers,
+    outlets,
     pacing,
     runtime,
     scheduling_loop,
+    storage_access,
     watched_kinds,
 )
 from vscheduler.daemon.leader_election import api
@@ -32,7 +40,7 @@ from vscheduler.mirror.index import entries
 
 log = structlog.get_logger(__name__)
 
-OWNED = (events.Kind.POD, events.Kind.QUEUE)
+OWNED = (events.Kind.POD, events.Kind.QUEUE, events.Kind.CLAIM, events.Kind.VOLUME)
 """Kinds whose translation depends on the served scheduler names."""
 
 QUEUE_SECONDS = 2.0
@@ -119,7 +127,7 @@ class LeaderSession:
         self._served = runtime.given.scheduler_names
         """The scheduler names for which the Mirror translates objects."""
         self._loop: scheduling_loop.SchedulingLoop | None = None
-        self._outlets: scheduling_loop.Outlets | None = None
+        self._outlets: outlets.Outlets | None = None
         self._token: api.CompositeToken | None = None
         """The token of the current session, or None."""
         self._podgroup_controller: podgroup_controller.PodGroupController | None = None
@@ -184,7 +192,7 @@ class LeaderSession:
             log.info("serving", schedulers=names)
             async with asyncio.TaskGroup() as group:
                 if given.schedules:
-                    self._schedule(group, names[0], token)
+                    self._schedule(group, names, token)
                 if given.controls:
                     self._podgroup_controller = controller_manager.podgroup_controller_for(
                         runtime, self._owners, names, token
@@ -214,17 +222,22 @@ class LeaderSession:
         self._served = names
         await runtime.watches.list_anew(OWNED)
 
-    def _schedule(self, group: asyncio.TaskGroup, name: str, token: api.CompositeToken) -> None:
+    def _schedule(
+        self, group: asyncio.TaskGroup, names: Sequence[str], token: api.CompositeToken
+    ) -> None:
         runtime = self._runtime
-        outlets = self._outlets = self._open_outlets(name, token)
+        opened = self._outlets = self._open_outlets(names, token)
         self._loop = scheduling_loop.SchedulingLoop(
             runtime.mirror,
             self._policy,
-            outlets,
+            opened,
             runtime.observed,
             may_commit=runtime.permit(token),
             pace=pacing.Pace(period_seconds=runtime.given.schedule_period_seconds),
         )
+        access = storage_access.StorageAccess(runtime.mirror, runtime.watches.states)
+        access.look()
+        group.create_task(access.follow(self._loop.reconsider), name="look for volumes")
         group.create_task(self._loop.keep_time(), name="keep time")
         group.create_task(self._run(self._loop), name="schedule")
 
@@ -242,21 +255,25 @@ class LeaderSession:
 
     def _stop_writing(self) -> None:
         """Drop the states that wait to be written: the next leader writes its own."""
-        outlets, self._outlets = self._outlets, None
-        if outlets is not None:
-            outlets.reporter.stop()
-            outlets.queue_reporter.stop()
-            outlets.usage_writer.stop()
+        opened, self._outlets = self._outlets, None
+        if opened is not None:
+            opened.reporter.stop()
+            opened.queue_reporter.stop()
+            opened.usage_writer.stop()
 
-    def _open_outlets(self, name: str, token: api.CompositeToken) -> scheduling_loop.Outlets:
-        """Create all writers for the decisions and findings of the loop."""
-        runtime = self._runtime
+    def _open_outlets(self, names: Sequence[str], token: api.CompositeToken) -> outlets.Outlets:
+        """Create all writers for the decisions and findings of the loop.
+
+        Reports about queues bear the first of the names.
+        """
+        runtime, name = self._runtime, names[0]
         link, queue, observe = runtime.link, runtime.calls, runtime.observed.observe_write
         permit, to_finish = runtime.permit(token), runtime.permit_to_finish(token)
         stamp = binder.Stamp(holder=token.holder, doubt=token.doubt)
-        return scheduling_loop.Outlets(
+        return outlets.Outlets(
             failures=runtime.failures,
             committer=binder.Binder(link, queue, to_finish, stamp=stamp if token.holder else None),
+            claim_binder=claim_binder.ClaimBinder(link, queue, to_finish, schedulers=names),
             evictor=evictor.Evictor(link, queue, to_finish),
             reporter=status_writer.StatusWriter(
                 link,

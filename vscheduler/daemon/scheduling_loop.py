@@ -5,45 +5,23 @@ import time
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 
 import structlog
 
-from vscheduler import backoff, containment
-from vscheduler.cluster.writes import (
-    binder,
-    cooperative,
-    evictor,
-    queue_status_writer,
-    status_writer,
-)
+from vscheduler import backoff
+from vscheduler.cluster.writes import binder, cooperative, evictor
 from vscheduler.core import cycle
 from vscheduler.core.config import policy
 from vscheduler.core.model import decisions, jobs, nodes, snapshot
-from vscheduler.daemon import cycle_thread, pacing, refused_binds
-from vscheduler.daemon.liveness import progress
+from vscheduler.daemon import cycle_thread, outlets, pacing, refused_binds, volume_requests
 from vscheduler.daemon.observability import cycle_log, metrics
 from vscheduler.mirror import state
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.index import entries
 
 log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outlets:
-    """The writers for a cycle's decisions and findings."""
-
-    committer: binder.Binder
-    evictor: evictor.Evictor
-    reporter: status_writer.StatusWriter
-    queue_reporter: queue_status_writer.QueueStatusWriter
-    usage_writer: queue_status_writer.UsageWriter
-    cycles: progress.Cycles = field(default_factory=progress.Cycles)
-    """Records running cycles for the watchdog."""
-    failures: containment.Failures = field(default_factory=containment.Failures)
-    """Receives unexpected exceptions."""
 
 
 class SchedulingLoop:
@@ -57,7 +35,7 @@ class SchedulingLoop:
         self,
         mirror: state.Mirror,
         configured: policy.Policy,
-        outlets: Outlets,
+        outlets: outlets.Outlets,
         observed: metrics.Metrics,
         *,
         may_commit: Callable[[], bool],
@@ -86,6 +64,13 @@ class SchedulingLoop:
         self._failed_binds: backoff.Backoff[jobs.TaskId] = backoff.Backoff(pace.growth(free=1))
         self._refused_binds = refused_binds.RefusedBinds()
         self._refused_jobs: backoff.Backoff[jobs.JobId] = backoff.Backoff(pace.growth(free=1))
+        self._volume_requests = volume_requests.VolumeRequests(
+            mirror,
+            outlets.claim_binder,
+            growth=pace.growth(free=1),
+            observe=observed.observe_claim,
+            changed=self._pacing.changed,
+        )
         self._refused_victims: backoff.Backoff[jobs.TaskId] = backoff.Backoff(pace.growth())
 
     @property
@@ -97,10 +82,14 @@ class SchedulingLoop:
         """Record a change that can change a decision; `news` as in pacing.Pacing.changed."""
         self._pacing.changed(change, news)
 
+    def reconsider(self) -> None:
+        """Run a cycle soon, as decisions may be different from now on."""
+        self._pacing.changed()
+
     def adopt(self, configured: policy.Policy) -> None:
         """Use this policy from the next cycle on."""
         self._policy = configured
-        self._pacing.changed()
+        self.reconsider()
 
     async def run(self) -> None:
         """Run cycles for ever, the first at once."""
@@ -235,8 +224,9 @@ class SchedulingLoop:
         unbound = self._failed_binds.ended(now)
         for uid in unbound:
             self._mirror.forget(uid)
-        # A list, so that all three are evaluated: `ended` removes pauses.
-        if any([unbound, self._refused_jobs.ended(now), self._refused_victims.ended(now)]):
+        volumes, victims = self._volume_requests.ended(now), self._refused_victims.ended(now)
+        # A list, so that all are evaluated: `ended` removes pauses.
+        if any([unbound, volumes, self._refused_jobs.ended(now), victims]):
             self._pacing.changed()
 
     async def _wait(self) -> None:
@@ -259,6 +249,7 @@ class SchedulingLoop:
             eviction_refused_pods=self._refused_victims.pausing,
             eviction_refused_jobs=self._refused_jobs.pausing,
             refused_binds=self._refused_binds.current(self._is_there),
+            refused_claims=self._volume_requests.refused,
         )
         taken = self._mirror.snapshot(time.time(), carried)
         self._cycle_log.log_refusals(taken.refused)
@@ -310,6 +301,8 @@ class SchedulingLoop:
         still = partial(self._still_fits, taken.nodes.layout)
         bound = await self._bind(result.binds, still, now)
         self._carried = result.carried
+        with self._failures.contained("schedule", "requests for volumes"):
+            self._volume_requests.carry_out(result, self._is_there)
         with self._failures.contained("schedule", "evictions"):
             self._evict(taken, result, now)
         with self._failures.contained("schedule", "statuses of jobs"):

@@ -18,6 +18,13 @@ PATHS: Mapping[kinds.Kind, paths.Path] = {
     kinds.Kind.BUDGET: paths.BUDGETS.everywhere,
     kinds.Kind.QUOTA: paths.QUOTAS.everywhere,
     kinds.Kind.NAMESPACE: paths.NAMESPACES.everywhere,
+    kinds.Kind.CLAIM: paths.CLAIMS.everywhere,
+    kinds.Kind.VOLUME: paths.VOLUMES.everywhere,
+    kinds.Kind.STORAGE_CLASS: paths.STORAGE_CLASSES.everywhere,
+    kinds.Kind.CSI_NODE: paths.CSI_NODES.everywhere,
+    kinds.Kind.CSI_DRIVER: paths.CSI_DRIVERS.everywhere,
+    kinds.Kind.CAPACITY: paths.CAPACITIES.everywhere,
+    kinds.Kind.ATTACHMENT: paths.ATTACHMENTS.everywhere,
 }
 """The collection of each kind."""
 

@@ -1,13 +1,13 @@
 """Gangs in English: what they lack, and what a search for nodes for all pods has shown."""
 
-from vscheduler.core.model import decisions
+from vscheduler.core.model import decisions, gang_proof
 from vscheduler.mirror import phrases
 
 KINDS_MAX = 3
 """So many kinds of pods are told apart in a sentence."""
 
 
-def shown(proof: decisions.GangProof) -> list[str]:
+def shown(proof: gang_proof.GangProof) -> list[str]:
     """Return which pods stand in each other's way, or that the search isn't through."""
     if not proof.proved:
         tried = f" in {proof.steps} attempts to place a pod" if proof.steps else ""
@@ -58,7 +58,7 @@ def some(resource: str, value: float) -> str:
     return phrases.quantity(resource, value) if value else f"no {resource}"
 
 
-def _of_one_kind(pods: decisions.PodsOfKind) -> str:
+def _of_one_kind(pods: gang_proof.PodsOfKind) -> str:
     """Return that one pod is too many."""
     where = f"{pods.nodes} node{'' if pods.nodes == 1 else 's'}"
     fits = "doesn't fit" if pods.count == 1 else "don't fit"
@@ -68,7 +68,7 @@ def _of_one_kind(pods: decisions.PodsOfKind) -> str:
     )
 
 
-def _kind(pods: decisions.PodsOfKind) -> str:
+def _kind(pods: gang_proof.PodsOfKind) -> str:
     """Return `2 pods of role ps with 1 cpu (3 nodes have room for one)`."""
     has = "node has" if pods.nodes == 1 else "nodes have"
     return (
@@ -77,5 +77,5 @@ def _kind(pods: decisions.PodsOfKind) -> str:
     )
 
 
-def _role(pods: decisions.PodsOfKind) -> str:
+def _role(pods: gang_proof.PodsOfKind) -> str:
     return f" of role {pods.role}" if pods.role else ""

@@ -115,6 +115,7 @@ def version(api_version: str) -> Path:
 
 
 VOLCANO = "scheduling.volcano.sh/v1beta1"
+STORAGE = "storage.k8s.io/v1"
 
 NAMESPACES = Collection(api_version="v1", kind="Namespace", plural="namespaces", namespaced=False)
 NODES = Collection(api_version="v1", kind="Node", plural="nodes", namespaced=False)
@@ -126,6 +127,19 @@ LIMIT_RANGES = Collection(api_version="v1", kind="LimitRange", plural="limitrang
 CLAIMS = Collection(api_version="v1", kind="PersistentVolumeClaim", plural="persistentvolumeclaims")
 VOLUMES = Collection(
     api_version="v1", kind="PersistentVolume", plural="persistentvolumes", namespaced=False
+)
+STORAGE_CLASSES = Collection(
+    api_version=STORAGE, kind="StorageClass", plural="storageclasses", namespaced=False
+)
+CSI_NODES = Collection(api_version=STORAGE, kind="CSINode", plural="csinodes", namespaced=False)
+CSI_DRIVERS = Collection(
+    api_version=STORAGE, kind="CSIDriver", plural="csidrivers", namespaced=False
+)
+CAPACITIES = Collection(
+    api_version=STORAGE, kind="CSIStorageCapacity", plural="csistoragecapacities"
+)
+ATTACHMENTS = Collection(
+    api_version=STORAGE, kind="VolumeAttachment", plural="volumeattachments", namespaced=False
 )
 REPLICA_SETS = Collection(api_version="apps/v1", kind="ReplicaSet", plural="replicasets")
 STATEFUL_SETS = Collection(api_version="apps/v1", kind="StatefulSet", plural="statefulsets")

@@ -53,6 +53,11 @@ def _node(verb: str, cause: str) -> Words:
     return Words(f"node(s) {verb}{cause}", cause)
 
 
+def _claim(text: str) -> Words:
+    """Return the words of a refusal that isn't about the node."""
+    return Words(text, text)
+
+
 _TAINTED = "node(s) had untolerated taint {{{subject}: {detail}}}"
 _UNEVEN = "didn't match pod topology spread constraints"
 
@@ -73,6 +78,35 @@ _WORDS: Mapping[Code, Words] = {
     Code.EXISTING_ANTI_AFFINITY: _node("", "didn't satisfy existing pods anti-affinity rules"),
     Code.TOPOLOGY_SPREAD: _node("", _UNEVEN),
     Code.TOPOLOGY_LABEL: _node("", f"{_UNEVEN} (missing required label)"),
+    Code.CLAIM_MISSING: _claim('persistentvolumeclaim "{subject}" not found'),
+    Code.CLAIM_NOT_CREATED: _claim(
+        'waiting for ephemeral volume controller to create the persistentvolumeclaim "{subject}"'
+    ),
+    Code.CLAIM_OF_OTHER_POD: _claim(
+        'persistentvolumeclaim "{subject}" was not created for the pod'
+    ),
+    Code.CLAIM_LOST: _claim(
+        'persistentvolumeclaim "{subject}" bound to non-existent persistentvolume "{detail}"'
+    ),
+    Code.CLAIM_DELETING: _claim('persistentvolumeclaim "{subject}" is being deleted'),
+    Code.CLAIM_UNBOUND: _claim("pod has unbound immediate PersistentVolumeClaims"),
+    Code.STORAGE_CLASS_MISSING: _claim(
+        'storageclass "{detail}" of persistentvolumeclaim "{subject}" not found'
+    ),
+    Code.CLAIM_IN_USE: _node(
+        "",
+        "unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use "
+        "by another pod",
+    ),
+    Code.VOLUME_MISSING: _node(
+        "", "unavailable due to one or more pvc(s) bound to non-existent pv(s)"
+    ),
+    Code.VOLUME_AFFINITY: _node("", "didn't match PersistentVolume's node affinity"),
+    Code.VOLUME_ZONE: _node("", "had no available volume zone"),
+    Code.NO_VOLUME: _node("", "didn't find available persistent volumes to bind"),
+    Code.STORAGE_FULL: _node("", "did not have enough free storage"),
+    Code.VOLUME_LIMIT: _node("", "exceed max volume count"),
+    Code.DISK_IN_USE: _node("", "had no available disk"),
     Code.INSUFFICIENT: Words("Insufficient {subject}", "insufficient {subject}"),
     Code.TOO_SMALL: _node("were ", "too small for any pod"),
     Code.NOMINATED_RESOURCE: _node(
@@ -86,6 +120,12 @@ _WORDS: Mapping[Code, Words] = {
     ),
     Code.KUBELET_REFUSED: _node(
         "were ", "left alone for {detail} s, as a kubelet refused a pod ({subject})"
+    ),
+    Code.VOLUME_REFUSED: _node(
+        "were ", "left alone for {detail} s, as no volume could be provisioned there for {subject}"
+    ),
+    Code.VOLUME_LATE: _node(
+        "were ", "left alone for {detail} s, as {subject} was not bound in time"
     ),
     Code.NODE_GROUP_MISSING: _node("were ", "in no node group"),
     Code.NODE_GROUP_FOREIGN: _node("were ", "in a node group that isn't for queue {subject}"),

@@ -8,9 +8,9 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any
 
-from vscheduler.core.model import jobs, nodes, pod_texts, queues
+from vscheduler.core.model import jobs, nodes, pod_texts, queues, storage
 from vscheduler.core.model import snapshot as snapshots
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.index import (
@@ -19,17 +19,10 @@ from vscheduler.mirror.index import (
     node_usage,
     pod_affinity_index,
     pods_by_class,
+    storage_index,
+    storage_requests,
 )
 from vscheduler.mirror.translate import bounds, kubelet_refusals, pods, translation
-
-V = TypeVar("V", queues.Queue, snapshots.Budget, snapshots.Quota)
-
-_KINDS: Mapping[type, events.Kind] = {
-    queues.Queue: events.Kind.QUEUE,
-    snapshots.Budget: events.Kind.BUDGET,
-    snapshots.Quota: events.Kind.QUOTA,
-}
-"""Kinds that go into a snapshot unchanged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +79,8 @@ class Mirror:
         self._pod_affinity = pod_affinity_index.PodAffinityIndexer(
             self.work, self._columns.placed_pods
         )
+        self.storage = storage_index.StorageIndex()
+        self.requests = storage_requests.StorageRequests(self.storage, self._entries)
         self._job_index = job_index.JobIndex(
             self.work,
             scheduler_names=options.scheduler_names,
@@ -201,10 +196,12 @@ class Mirror:
     ) -> snapshots.Snapshot:
         """Return the cluster as a frozen Snapshot. The cost depends on changes since the last."""
         if self._queues is None:
-            self._queues = {queue.name: queue for queue in self._sorted(queues.Queue)}
+            every = self._entries[events.Kind.QUEUE]
+            self._queues = {queue.name: queue for queue in entries.values(every, queues.Queue)}
         if self._budgets is None or self._quotas is None:
-            self._budgets = tuple(self._sorted(snapshots.Budget))
-            self._quotas = tuple(self._sorted(snapshots.Quota))
+            found = self._entries[events.Kind.BUDGET], self._entries[events.Kind.QUOTA]
+            self._budgets = tuple(entries.values(found[0], snapshots.Budget))
+            self._quotas = tuple(entries.values(found[1], snapshots.Quota))
         space = self._resource_names.space()
         return snapshots.Snapshot(
             now=now,
@@ -219,6 +216,7 @@ class Mirror:
             refused=self._refusals.current(now),
             nominated=self._nominated.freeze(),
             affinity_index=self._pod_affinity.freeze(),
+            storage=self.storage.freeze(),
             carried=carried,
         )
 
@@ -305,12 +303,6 @@ class Mirror:
         else:
             self._rejections[kind, key] = rejection
 
-    def _sorted(self, kind: type[V]) -> Iterator[V]:
-        """Iterate over the values of a kind, in the order of their keys."""
-        found = self._entries[_KINDS[kind]]
-        values = (found[key].value for key in sorted(found))
-        return (value for value in values if isinstance(value, kind))
-
     def _pod(self, task: jobs.TaskId) -> pods.Pod | None:
         entry = self._entries[events.Kind.POD].get(task)
         return entry.value if entry is not None and isinstance(entry.value, pods.Pod) else None
@@ -341,6 +333,12 @@ class Mirror:
                 self._pod_affinity.move_namespace(key, None if new is None else new.labels)
             case ((translation.PriorityClass() | None), (translation.PriorityClass() | None)):
                 self._job_index.move_priority(key, new)
+            case _:
+                assert isinstance(old, storage.Object | None)
+                assert isinstance(new, storage.Object | None)
+                seen = self.requests.move(key, old, new)
+                # Where no pod of ours uses volumes, no decision can depend on them.
+                return change if seen and self.storage.in_use else entries.Change.NONE
         return change
 
     def _confirm(self, old: pods.Pod | None, new: pods.Pod | None) -> entries.Change:
@@ -387,6 +385,8 @@ class Mirror:
         self._columns.move_pod(old, new)
         self._pods_by_class.move_pod(old, new)
         self._pod_affinity.move_pod(old, new)
+        if (old is not None and old.volumes) or (new is not None and new.volumes):
+            self.storage.move_pod(old, new)
         self._job_index.move_pod(old, new)
 
     def _move_group(

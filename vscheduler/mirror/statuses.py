@@ -11,9 +11,11 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from vscheduler.core.model import decisions, jobs
-from vscheduler.mirror import wording
+from vscheduler.mirror import condition_reasons as reasons
+from vscheduler.mirror import volume_wording, wording
 
 UNSCHEDULABLE = "Unschedulable"
+WAITS_FOR_VOLUMES = "WaitsForVolumes"
 SCHEDULED = "Scheduled"
 SCHEDULER_ERROR = "SchedulerError"
 """Kubernetes' reason for pods with constraints that the scheduler can't read, and after a failed
@@ -34,49 +36,6 @@ GROUP_REFUSED = "PodGroupRefused"
 
 FAILED = "SchedulerFailed"
 """The reason of events about objects on which the scheduler itself failed."""
-
-NOT_ENOUGH_RESOURCES = "NotEnoughResources"
-REASONS = {
-    decisions.ReasonCode.QUEUE_MISSING: "QueueNotFound",
-    decisions.ReasonCode.POD_REJECTED: "NotEnoughTasks",
-    decisions.ReasonCode.TOO_FEW_PODS: "NotEnoughTasks",
-    decisions.ReasonCode.TOO_FEW_OF_ROLE: "NotEnoughPodsOfTask",
-    decisions.ReasonCode.TOO_FEW_SUB_GROUPS: "NotEnoughPodsOfTask",
-    decisions.ReasonCode.TOO_FEW_OF_SUB_GROUP: "NotEnoughPodsOfTask",
-}
-"""Reasons of condition Unschedulable; codes not listed have reason NotEnoughResources. All reasons
-are Volcano's, except QueueNotFound: Volcano reports a missing queue in its webhook.
-"""
-
-NOT_ADMITTED = frozenset(
-    {
-        decisions.ReasonCode.QUEUE_FULL,
-        decisions.ReasonCode.QUOTA_FULL,
-        decisions.ReasonCode.CLUSTER_FULL,
-    }
-)
-"""Reason codes of groups that wait for admission. Waiting for admission deserves no warning
-(Volcano: JobEnqueueable).
-"""
-
-NO_NODE_HELPS = NOT_ADMITTED - {decisions.ReasonCode.CLUSTER_FULL} | {
-    decisions.ReasonCode.QUEUE_MISSING,
-    decisions.ReasonCode.QUEUE_CLOSED,
-    decisions.ReasonCode.QUEUE_BARRED,
-    decisions.ReasonCode.PLUGIN_FAILED,
-    decisions.ReasonCode.NOT_LEAF,
-    decisions.ReasonCode.SET_ASIDE,
-    decisions.ReasonCode.BAD_SETTING,
-    decisions.ReasonCode.TOPOLOGY_UNKNOWN,
-    decisions.ReasonCode.POD_REJECTED,
-    decisions.ReasonCode.TOO_FEW_PODS,
-    decisions.ReasonCode.TOO_FEW_OF_ROLE,
-    decisions.ReasonCode.TOO_FEW_SUB_GROUPS,
-    decisions.ReasonCode.TOO_FEW_OF_SUB_GROUP,
-    decisions.ReasonCode.GATED,
-    decisions.ReasonCode.BIND_REFUSED,
-}
-"""Reason codes with which pods would wait even in an empty cluster."""
 
 Body = dict[str, Any]
 
@@ -195,8 +154,8 @@ def group_notice(
         if each.status != "True" or before.get(each.type) == (each.status, each.reason):
             continue
         if each.type == UNSCHEDULABLE:
-            refused = status.reason is not None and status.reason.code in NOT_ADMITTED
-            details = ("Normal" if refused else "Warning", UNSCHEDULABLE, each.message)
+            calm = status.reason is not None and reasons.is_expected(status.reason)
+            details = ("Normal" if calm else "Warning", UNSCHEDULABLE, each.message)
             return _group_notice(status.job, status.uid, details)
         if each.type == SCHEDULED and pods > 1:
             details = ("Normal", SCHEDULED, "pod group is ready")
@@ -216,9 +175,21 @@ def pod_words(
     """
     if status.unplaced and status.reason is not None:
         code, message = status.reason.code, wording.sentence(status.reason)
-        words = ReasonAndMessage(topic=str(code), reason=pod_reason(status.reason), message=message)
+        topic = f"{code}, late" if reasons.is_late(status.reason) else str(code)
+        words = ReasonAndMessage(topic, reasons.pod_reason(status.reason), message)
         for task in status.unplaced:
             yield task, words
+    if status.volumes is not None:
+        message = volume_wording.waits(status.volumes)
+        for task in status.without_volumes:
+            yield (
+                task,
+                ReasonAndMessage(
+                    WAITS_FOR_VOLUMES,
+                    WAITS_FOR_VOLUMES,
+                    message,
+                ),
+            )
     for refused in status.refused_binds:
         message = wording.bind_refused(refused)
         yield refused.task, ReasonAndMessage(message, SCHEDULER_ERROR, message)
@@ -226,17 +197,6 @@ def pod_words(
         if not pod.gated:
             message = wording.rejected(pod)
             yield pod, ReasonAndMessage(topic=message, reason=SCHEDULER_ERROR, message=message)
-
-
-def pod_reason(reason: decisions.Reason) -> str:
-    """Return the reason of the PodScheduled condition of pods that wait for this reason.
-
-    Cluster autoscalers and Karpenter add nodes for pods with reason Unschedulable only. Pods
-    therefore get Unschedulable only where a new node could help, and the reason's own code
-    otherwise.
-    """
-    capped = any(shortage.owner for shortage in reason.shortages)
-    return str(reason.code) if capped or reason.code in NO_NODE_HELPS else UNSCHEDULABLE
 
 
 def pod_patch(words: ReasonAndMessage, *, now: float) -> Body:
@@ -254,9 +214,11 @@ def pod_patch(words: ReasonAndMessage, *, now: float) -> Body:
     }
 
 
-def waiting_notice(pod: jobs.Task | jobs.InvalidPod, message: str) -> EventNotice:
-    """Return the event of a pod without a suitable node."""
-    return _pod_notice(pod, ("Warning", "FailedScheduling", message))
+def waiting_notice(pod: jobs.Task | jobs.InvalidPod, words: ReasonAndMessage) -> EventNotice:
+    """Return the event of a pod without a suitable node, or with a node but without its volumes."""
+    if words.topic == WAITS_FOR_VOLUMES:
+        return _pod_notice(pod, ("Normal", WAITS_FOR_VOLUMES, words.message))
+    return _pod_notice(pod, ("Warning", "FailedScheduling", words.message))
 
 
 def bound_notice(bind: decisions.Bind) -> EventNotice:
@@ -354,7 +316,7 @@ def _conditions(
             yield jobs.Condition(type=UNSCHEDULABLE, status="False", reason=SCHEDULED)
         yield jobs.Condition(type=SCHEDULED, status="True", reason=READY_REASON)
     elif status.reason is not None:
-        reason = REASONS.get(status.reason.code, NOT_ENOUGH_RESOURCES)
+        reason = reasons.group_reason(status.reason)
         yield jobs.Condition(
             type=UNSCHEDULABLE,
             status="True",

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from vscheduler.core.model import decisions, jobs, queues
 from vscheduler.core.preemption import partial_gangs
-from vscheduler.mirror import gang_wording, phrases, refusal_wording
+from vscheduler.mirror import gang_wording, phrases, refusal_wording, volume_wording
 
 Code = decisions.ReasonCode
 
@@ -294,6 +294,10 @@ def _waits_for_release(reason: decisions.Reason) -> str:
     )
 
 
+def _waits_for_volumes(reason: decisions.Reason) -> str:
+    return "" if reason.volumes is None else volume_wording.waits(reason.volumes)
+
+
 def _gated(reason: decisions.Reason) -> str:
     group, setting = "", "minMember"
     if reason.sub_group is not None:
@@ -371,6 +375,7 @@ _SENTENCES: Mapping[Code, Callable[[decisions.Reason], str]] = {
     Code.NO_NODES: _no_nodes,
     Code.NO_ROOM: _no_room,
     Code.WAITS_FOR_RELEASE: _waits_for_release,
+    Code.WAITS_FOR_VOLUMES: _waits_for_volumes,
     Code.GATED: _gated,
     Code.BIND_REFUSED: _bind_refused,
 }

@@ -37,11 +37,20 @@ NAMESPACED = (
     paths.QUOTAS,
     paths.LIMIT_RANGES,
     paths.CLAIMS,
+    paths.CAPACITIES,
     paths.LEASES,
     paths.CORE_EVENTS,
 )
 
-CLUSTER_WIDE = (paths.NODES, paths.VOLUMES, paths.PRIORITY_CLASSES)
+CLUSTER_WIDE = (
+    paths.NODES,
+    paths.VOLUMES,
+    paths.STORAGE_CLASSES,
+    paths.CSI_NODES,
+    paths.CSI_DRIVERS,
+    paths.ATTACHMENTS,
+    paths.PRIORITY_CLASSES,
+)
 
 
 class NodeFields(TypedDict, total=False):

@@ -16,6 +16,7 @@ import msgspec
 
 from vscheduler.core.model import queues
 from vscheduler.mirror.decode import documents, events
+from vscheduler.mirror.translate import storage
 
 DEFAULT_NAMESPACE = "default"
 MOMENTS = frozenset(
@@ -130,10 +131,12 @@ def complete(objects: Iterable[Named], now: float) -> Iterator[tuple[Named, Mapp
     """Iterate over the objects with the metadata that an API server would add.
 
     An object without a UID, or with the UID of an earlier object (a copied dump), gets its
-    `namespace/name` as UID.
+    `namespace/name` as UID. A claim without a class gets the default class.
     """
     taken: set[str] = set()
-    for named in objects:
+    listed = list(objects)
+    default = _default_class(listed)
+    for named in listed:
         metadata = {
             "creationTimestamp": dt.datetime.fromtimestamp(now, dt.UTC),
             **{key: value for key, value in _metadata(named.tree).items() if value is not None},
@@ -144,7 +147,35 @@ def complete(objects: Iterable[Named], now: float) -> Iterator[tuple[Named, Mapp
         if str(metadata.get("uid", "")) in taken | {""}:
             metadata["uid"] = named.key
         taken.add(str(metadata["uid"]))
-        yield named, {**named.tree, "metadata": metadata}
+        whole = {**named.tree, "metadata": metadata}
+        if default and named.kind is events.Kind.CLAIM:
+            spec = whole.get("spec")
+            if isinstance(spec, Mapping) and spec.get("storageClassName") is None:
+                whole["spec"] = {**spec, "storageClassName": default}
+        yield named, {**_defaults(named), **whole}
+
+
+def _defaults(named: Named) -> Mapping[str, Any]:
+    """Return what Kubernetes would have written to the object by now."""
+    spec = named.tree.get("spec")
+    if named.kind is events.Kind.VOLUME and not (
+        isinstance(spec, Mapping) and spec.get("claimRef")
+    ):
+        return {"status": {"phase": "Available"}}
+    return {}
+
+
+def _default_class(objects: Iterable[Named]) -> str:
+    """Return the name of the default StorageClass: the youngest, then the first by name."""
+    found = []
+    for named in objects:
+        metadata = _metadata(named.tree)
+        annotations = metadata.get("annotations")
+        notes = annotations if isinstance(annotations, Mapping) else {}
+        default = str(notes.get(storage.DEFAULT_CLASS)) == "true"
+        if named.kind is events.Kind.STORAGE_CLASS and default:
+            found.append((-_instant(metadata.get("creationTimestamp")), named.name))
+    return min(found)[1] if found else ""
 
 
 def permanent_queues(default_queue: str) -> Iterator[Named]:

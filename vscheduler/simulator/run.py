@@ -21,14 +21,7 @@ from vscheduler.core import cycle
 from vscheduler.core.actions import allocate
 from vscheduler.core.config import policy as policies
 from vscheduler.core.model import decisions, jobs, pod_texts, queues, snapshot
-from vscheduler.mirror import (
-    phrases,
-    queue_status,
-    refusal_wording,
-    state,
-    statuses,
-    wording,
-)
+from vscheduler.mirror import phrases, queue_status, refusal_wording, state, statuses, wording
 from vscheduler.mirror.decode import events, quantities, wire
 from vscheduler.mirror.translate import bounds, pods
 from vscheduler.simulator import manifests, world
@@ -207,7 +200,11 @@ def simulate(
     problems = [*collected.problems, *_rejections(mirror, given.objects)]
     notes = tuple(_notes(collected, mirror))
     readable = (each for each in given.events if isinstance(each, events.Upsert))
-    simulated = world.World(readable, pods_return=options.evicted_return)
+    simulated = world.World(
+        readable,
+        pods_return=options.evicted_return,
+        scheduler=options.scheduler_names[0],
+    )
     results: list[decisions.CycleResult] = []
     looks: list[Look] = []
     states: Mapping[jobs.JobId, jobs.GroupState] = {}
@@ -326,6 +323,18 @@ def tree(outcome: Outcome) -> dict[str, Any]:
             _evict(evict, number)
             for number, result in enumerate(outcome.results, 1)
             for evict in result.evicts
+        ],
+        "claims": [
+            {
+                "claim": each.key,
+                "volume": each.volume,
+                "node": each.node,
+                "for": prepared.job,
+                "cycle": number,
+            }
+            for number, result in enumerate(outcome.results, 1)
+            for prepared in result.claims
+            for each in prepared.bindings
         ],
         "podGroups": {
             status.job: _group(status, outcome.states[status.job]) for status in last.groups

@@ -16,6 +16,7 @@ from vscheduler.core.model import decisions, jobs
 from vscheduler.mirror import statuses
 from vscheduler.mirror.decode import events, fields, wire
 from vscheduler.mirror.translate import translation
+from vscheduler.simulator import volumes
 
 Controller: TypeAlias = tuple[str, str, str, str]
 """Namespace, API group, kind, and UID or name."""
@@ -125,16 +126,26 @@ def _controller(pod: wire.Pod) -> Controller | None:
 class World:
     """The objects of a cluster between two cycles.
 
-    A bound pod runs from the next cycle on. An evicted or deleted pod holds its room for a further
-    cycle, and is gone afterwards. No pod ends by itself. Pods are recreated, as pending pods, only
-    with `pods_return`.
+    A bound pod runs from the next cycle on, and a claim that pods wait for is bound by then. An
+    evicted or deleted pod holds its room for a further cycle, and is gone afterwards. No pod ends
+    by itself. Pods are recreated, as pending pods, only with `pods_return`.
     """
 
-    def __init__(self, objects: Iterable[events.Upsert], *, pods_return: bool = False) -> None:
+    def __init__(
+        self,
+        objects: Iterable[events.Upsert],
+        *,
+        pods_return: bool = False,
+        scheduler: str = "vscheduler",
+    ) -> None:
+        """`scheduler` is the name that requests for volumes bear."""
+        self._scheduler = scheduler
         self._pods: dict[str, wire.Pod] = {}
         self._groups: dict[str, wire.PodGroup] = {}
         self._budgets: dict[str, wire.PodDisruptionBudget] = {}
-        for event in objects:
+        given = list(objects)
+        self._volumes = volumes.Volumes(event.object for event in given)
+        for event in given:
             match event.object:
                 case wire.Pod() as pod:
                     self._pods[_key(pod.metadata)] = pod
@@ -206,6 +217,7 @@ class World:
             yield from self._count_up(bind)
         for evict in result.evicts:
             yield from self._evict(evict, now)
+        yield from self._volumes.obey(result, self._scheduler, now)
         for job, state in states.items():
             yield self._write(job, state)
 

@@ -4,10 +4,11 @@ Each actor is a named unit: plain callbacks on virtual timers, with a client, a 
 its own, so that leaving one out changes no draw of another. They read the API server by caches that
 follow its watches (`informers`), and write to it as anybody does, in the same process.
 
-Layers: world > launchers, editors, tenants, nodes, controllers, cleaning, binder > machines >
-informers, objects > base.
+Layers: world > volume_users > launchers, editors, tenants, nodes, controllers, cleaning, binder,
+provisioners > storage, machines > informers, objects > base.
 """
 
+from tests.simulation.actors.provisioners import Storage
 from tests.simulation.actors.world import (
     DENIED_PART,
     LEASE_SECONDS,
@@ -17,4 +18,4 @@ from tests.simulation.actors.world import (
     populate,
 )
 
-__all__ = ["DENIED_PART", "LEASE_SECONDS", "RESTLESS", "Scale", "World", "populate"]
+__all__ = ["DENIED_PART", "LEASE_SECONDS", "RESTLESS", "Scale", "Storage", "World", "populate"]

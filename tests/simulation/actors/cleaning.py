@@ -5,7 +5,7 @@ import random
 from collections.abc import Mapping
 
 from tests.simulation.actors.base import RETRY_SECONDS, TRANSIENT, Actor, Clock, Key, Object
-from tests.simulation.actors.informers import FOLLOWED, Listener, Store, path_of
+from tests.simulation.actors.informers import Listener, Store, path_of
 from tests.simulation.api_server.client import Client
 from tests.simulation.judges import objects as reading
 from tests.simulation.judges import queue_rules
@@ -22,7 +22,7 @@ OWNERS: Mapping[tuple[str, str], str] = {
 }
 """Plural by apiVersion and kind, of the owners that the garbage collector knows."""
 
-DEPENDENTS = ("pods", "podgroups", "replicasets", "jobs")
+DEPENDENTS = ("pods", "podgroups", "replicasets", "jobs", "persistentvolumeclaims")
 ORPHAN = "orphan"
 """The finalizer of what is deleted with `--cascade=orphan`."""
 ORPHAN_SECONDS = 40.0
@@ -36,11 +36,12 @@ class GarbageCollector(Actor):
     ) -> None:
         super().__init__(client, clock, chance)
         self._store = store
-        for plural in FOLLOWED:
+        for plural in store.followed:
             store.on(plural, self._gone)
             store.on(plural, self._going(plural))
         for plural in DEPENDENTS:
-            store.on(plural, self._came(plural))
+            if plural in store.followed:
+                store.on(plural, self._came(plural))
 
     def _gone(self, before: Object | None, after: Object | None) -> None:
         if before is None or not self.active:

@@ -236,8 +236,7 @@ class StatefulSets(Controller):
         for name in names:
             pod = pods.pop(name, None)
             if pod is None:
-                body = objects.pod(name, spec["template"], found)
-                self.create("pods", key[0], body)
+                self._create_pod(found, name)
             elif reading.ended(pod) and not reading.leaving(pod):
                 self.remove("pods", pod)
             if not parallel and (pod is None or not _runs(pod)):
@@ -246,6 +245,27 @@ class StatefulSets(Controller):
             if not reading.leaving(pods[name]):
                 self.remove("pods", pods[name])
         self.tell(found, {"replicas": len(names)})
+
+    def _create_pod(self, found: Object, name: str) -> None:
+        """Create the claims of a pod first, unless they are there; a claim that leaves must go."""
+        key, spec = reading.key_of(found), found["spec"]
+        body = objects.pod(name, spec["template"], found)
+        used = []
+        for each in spec.get("volumeClaimTemplates") or ():
+            mount = each["metadata"]["name"]
+            own = f"{mount}-{name}"
+            used.append({"name": mount, "persistentVolumeClaim": {"claimName": own}})
+            known = self.store.get("persistentvolumeclaims", (key[0], own))
+            if known is not None and reading.leaving(known):
+                self._failed = True
+                return
+            owner = {**objects.reference(found), "controller": False}
+            wanted = {**each, "metadata": {"name": own, "ownerReferences": [owner]}}
+            if known is None and not self.create("persistentvolumeclaims", key[0], wanted):
+                return
+        if used:
+            body["spec"] = {**body["spec"], "volumes": [*body["spec"].get("volumes", ()), *used]}
+        self.create("pods", key[0], body)
 
 
 def finished(job: Object) -> bool:

@@ -1,7 +1,7 @@
 """What actors know of the cluster: caches that follow the API server by list and watch."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
@@ -23,11 +23,23 @@ GROUPS = {
     "leases": "/apis/coordination.k8s.io/v1",
     "namespaces": "/api/v1",
     "priorityclasses": "/apis/scheduling.k8s.io/v1",
+    "persistentvolumeclaims": "/api/v1",
+    "persistentvolumes": "/api/v1",
+    "storageclasses": "/apis/storage.k8s.io/v1",
+    "csinodes": "/apis/storage.k8s.io/v1",
+    "csidrivers": "/apis/storage.k8s.io/v1",
+    "csistoragecapacities": "/apis/storage.k8s.io/v1",
+    "volumeattachments": "/apis/storage.k8s.io/v1",
 }
 FOLLOWED = (
     *("pods", "nodes", "podgroups", "queues", "jobs", "deployments", "replicasets"),
     *("statefulsets", "poddisruptionbudgets"),
 )
+STORAGE = (
+    *("persistentvolumeclaims", "persistentvolumes", "storageclasses", "csinodes"),
+    *("csistoragecapacities", "volumeattachments"),
+)
+"""Followed where there are volumes."""
 
 Listener = Callable[[Object | None, Object | None], None]
 """Called with an object before and after a change, while the change is made: must not write."""
@@ -112,8 +124,9 @@ class Informer:
 class Store:
     """Everything that actors follow, with the indexes that several of them need."""
 
-    def __init__(self, server: ApiServer, clock: Clock) -> None:
-        self._informers = {each: Informer(server, clock, each) for each in FOLLOWED}
+    def __init__(self, server: ApiServer, clock: Clock, followed: Sequence[str] = FOLLOWED) -> None:
+        self.followed = followed
+        self._informers = {each: Informer(server, clock, each) for each in followed}
         self.pods_on: defaultdict[str, dict[Key, Object]] = defaultdict(dict)
         """Pods that haven't ended, by node."""
         self.used: defaultdict[str, amounts.Amounts] = defaultdict(Counter)
@@ -122,7 +135,7 @@ class Store:
         """Objects, by plural and key, by the UID of each of their owners."""
         self._rooms: dict[str, tuple[Object, amounts.Amounts]] = {}
         self.on("pods", self._locate)
-        for plural in FOLLOWED:
+        for plural in followed:
             self.on(plural, self._own(plural))
 
     def start(self) -> None:

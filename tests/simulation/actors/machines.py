@@ -8,9 +8,10 @@ from tests.simulation.actors import base, objects
 from tests.simulation.actors.base import Actor, Clock, Key, Object
 from tests.simulation.actors.informers import Store, path, path_of
 from tests.simulation.api_server.client import Client
-from tests.simulation.judges import amounts
+from tests.simulation.judges import amounts, volumes
 from tests.simulation.judges import objects as reading
 
+CLAIMS = "persistentvolumeclaims"
 START_SECONDS = (0.2, 3.0)
 STOP_SECONDS = (0.5, 15.0)
 HEARTBEAT_SECONDS = 60.0
@@ -73,6 +74,8 @@ class Kubelets(Actor):
         self._busy: dict[tuple[str, str], None] = {}
         """Pods, by UID, for which a step is under way."""
         store.on("pods", self._changed)
+        if CLAIMS in store.followed:
+            store.on(CLAIMS, self._claim_changed)
         machines.subscribe(self._switched)
 
     def start(self) -> None:
@@ -158,6 +161,8 @@ class Kubelets(Actor):
         """Admit a pod, or refuse it for good."""
         if reading.phase(pod) != "Pending" or reading.leaving(pod):
             return
+        if not all(map(self._is_usable, volumes.claims_of(pod))):
+            return
         name = reading.node_of(pod)
         node = self._store.get("nodes", ("", name))
         if node is None:
@@ -170,6 +175,22 @@ class Kubelets(Actor):
         self._admitted.setdefault(name, {})[pod["metadata"]["uid"]] = amounts.request(pod)
         ready = {"type": "Ready", "status": "True", "lastTransitionTime": now}
         self._tell(pod, {"phase": "Running", "startTime": now, "conditions": [ready]})
+
+    def _is_usable(self, key: Key) -> bool:
+        """Whether a claim is bound and stays: a pod doesn't start before."""
+        claim = self._store.get(CLAIMS, key)
+        return claim is not None and volumes.is_bound(claim) and not reading.leaving(claim)
+
+    def _claim_changed(self, before: Object | None, after: Object | None) -> None:
+        """Look again at the pods that wait on their nodes for a claim."""
+        del before
+        if after is None or not volumes.is_bound(after):
+            return
+        key = reading.key_of(after)
+        for pods in list(self._store.pods_on.values()):
+            for pod in list(pods.values()):
+                if reading.phase(pod) == "Pending" and key in volumes.claims_of(pod):
+                    self._consider(pod)
 
     def _refusal(self, node: Object, pod: Object) -> str:
         """Why a kubelet doesn't run a pod: there is no room, or the node isn't as it must be."""

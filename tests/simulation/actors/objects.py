@@ -29,6 +29,8 @@ CORDONED = "node.kubernetes.io/unschedulable"
 TOLERATED_SECONDS = 60
 """How long pods stay on a node that isn't ready; the API server's default is five minutes."""
 GRACE_SECONDS = 10
+STORAGE_NAMESPACE = "storage"
+"""Of the CSIStorageCapacities."""
 
 
 def written(instant: float) -> str:

@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from tests.simulation.actors import (
@@ -14,10 +14,13 @@ from tests.simulation.actors import (
     machines,
     nodes,
     objects,
+    provisioners,
+    storage,
     tenants,
+    volume_users,
 )
 from tests.simulation.actors.base import Actor, Clock
-from tests.simulation.actors.informers import Store, path
+from tests.simulation.actors.informers import FOLLOWED, STORAGE, Store, path
 from tests.simulation.api_server.client import Client
 from tests.simulation.api_server.server import ApiServer
 
@@ -52,6 +55,7 @@ NODE_HABITS: Sequence[tuple[str, type[nodes.NodeHabit], float]] = (
 )
 RESTLESS = (
     *(name for name, *_ in (*STYLES, *EDITORS, *tenants.HABITS, *NODE_HABITS)),
+    *volume_users.RESTLESS,
     "lease-meddler",
     "returner",
     "binding-policy",
@@ -83,6 +87,8 @@ class Scale:
     """The part of the pods whose bindings are denied for a while."""
     quiet: float = 1.0
     """Pauses between the habits of editors, tenants and accidents are so many times as long."""
+    storage: provisioners.Storage = field(default_factory=provisioners.Storage)
+    """How many workloads use volumes, and what goes wrong with these."""
     without: Collection[str] = ()
     """Names of units that are left out."""
 
@@ -91,7 +97,7 @@ class World:
     """The units of a world by name, each with chance of its own."""
 
     def __init__(self, server: ApiServer, clock: Clock, seed: str, scale: Scale) -> None:
-        self.store = Store(server, clock)
+        self.store = Store(server, clock, (*FOLLOWED, *STORAGE) if scale.storage.part else FOLLOWED)
         self.machines = machines.Machines()
         self.units: dict[str, Actor] = {}
         self._server = server
@@ -138,8 +144,10 @@ def populate(server: ApiServer, clock: Clock, chance: random.Random, scale: Scal
         job_seconds=scale.job_seconds,
     )
     _add_cluster(world)
+    if scale.storage.part:
+        _add_storage(world, around, scale)
     for name, style, part in STYLES:
-        most = max(1, round(scale.jobs * part))
+        most = max(1, round(scale.jobs * (1 - scale.storage.part) * part))
         world.add(name, style, every=scale.launch_seconds, around=around, most=most)
     for name, editor, every in EDITORS:
         world.add(name, editor, every=every * scale.quiet, around=around)
@@ -170,6 +178,31 @@ def _add_cluster(world: World) -> None:
     world.add("binder", binder.Binder, store=world.store)
 
 
+def _add_storage(world: World, around: launchers.Tenancy, scale: Scale) -> None:
+    """Who makes claims, who binds them, and who takes them away."""
+    wanted = scale.storage
+    for name, kind in storage.CONTROLLERS:
+        world.add(name, kind, store=world.store)
+    world.add("disks", provisioners.Disks, store=world.store, storage=wanted)
+    world.add("storage-trouble", provisioners.Trouble, storage=wanted)
+    trouble = world.units.get("storage-trouble")
+    for each in provisioners.KINDS:
+        world.add(
+            f"provisioner-{each.name}",
+            provisioners.Provisioner,
+            store=world.store,
+            offer=each,
+            storage=wanted,
+            trouble=trouble,
+        )
+    for style_name, style, part in volume_users.STYLES:
+        most = max(1, round(scale.jobs * wanted.part * part))
+        world.add(style_name, style, every=scale.launch_seconds, around=around, most=most)
+    for habit_name, habit, times in volume_users.HABITS:
+        every = wanted.delete_seconds * times * scale.quiet
+        world.add(habit_name, habit, every=every, around=around)
+
+
 def _build(
     client: Client,
     chance: random.Random,
@@ -178,7 +211,8 @@ def _build(
     queues: Sequence[str],
 ) -> None:
     """Create what exists from the beginning."""
-    for name in (*namespaces, tenants.NAMESPACE, editors.LEASE_NAMESPACE):
+    stored = (objects.STORAGE_NAMESPACE,) if scale.storage.part else ()
+    for name in (*namespaces, tenants.NAMESPACE, editors.LEASE_NAMESPACE, *stored):
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
         client.create(path("namespaces"), body)
     for name, value in PRIORITY_VALUES.items():
@@ -188,6 +222,9 @@ def _build(
         if chance.random() < 0.3:
             spec["reclaimable"] = False
         client.create(path("queues"), objects.queue(name, **spec))
+    if stored:
+        for plural, made in provisioners.storage_classes():
+            client.create(path(plural), made)
     for number in range(scale.nodes):
         cpu = chance.choice(CPU)
         amounts = {"cpu": cpu, "memory": f"{MEMORY_PER_CPU * int(cpu)}Gi", "pods": "110"}

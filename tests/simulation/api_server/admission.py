@@ -5,7 +5,15 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tests.simulation.api_server import kinds, metadata, quantities, selectors, store, wire
+from tests.simulation.api_server import (
+    kinds,
+    metadata,
+    quantities,
+    selectors,
+    store,
+    volumes,
+    wire,
+)
 
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 TIMES = ("renewTime", "acquireTime")
@@ -36,6 +44,8 @@ def complete(kind: kinds.Kind, body: wire.Object, moment: Moment) -> None:
     fill = NEW.get(kind.plural)
     if fill is not None and not kind.custom:
         fill(body, moment)
+    elif kind.plural in volumes.NEW:
+        volumes.NEW[kind.plural](body, moment.stored)
 
 
 def without_nulls(body: Any) -> None:
@@ -59,7 +69,7 @@ def problems(kind: kinds.Kind, body: wire.Object) -> list[wire.Cause]:
         return _lease_problems(body.get("spec") or {})
     if kind is kinds.EVENTS:
         return _event_problems(body)
-    return []
+    return volumes.problems(kind, body)
 
 
 def _check_types(kind: kinds.Kind, body: wire.Object) -> None:
@@ -332,7 +342,7 @@ def changes(kind: kinds.Kind, new: wire.Object, old: wire.Object) -> list[wire.C
     if kind is kinds.PRIORITY_CLASSES and new.get("value", 0) != old.get("value", 0):
         text = "Forbidden: may not be changed in an update."
         return [wire.Cause("value", text, "FieldValueForbidden")]
-    return []
+    return volumes.changes(kind, new, old)
 
 
 CHANGEABLE = {

@@ -84,6 +84,48 @@ BUDGETS = Kind(
 PRIORITY_CLASSES = Kind(
     group="scheduling.k8s.io", plural="priorityclasses", kind="PriorityClass", namespaced=False
 )
+CLAIMS = Kind(
+    plural="persistentvolumeclaims",
+    kind="PersistentVolumeClaim",
+    status=True,
+    generations=False,
+)
+VOLUMES = Kind(
+    plural="persistentvolumes",
+    kind="PersistentVolume",
+    namespaced=False,
+    status=True,
+    generations=False,
+)
+STORAGE_CLASSES = Kind(
+    group="storage.k8s.io",
+    plural="storageclasses",
+    kind="StorageClass",
+    namespaced=False,
+    generations=False,
+)
+CSI_DRIVERS = Kind(group="storage.k8s.io", plural="csidrivers", kind="CSIDriver", namespaced=False)
+CSI_NODES = Kind(
+    group="storage.k8s.io",
+    plural="csinodes",
+    kind="CSINode",
+    namespaced=False,
+    generations=False,
+)
+CAPACITIES = Kind(
+    group="storage.k8s.io",
+    plural="csistoragecapacities",
+    kind="CSIStorageCapacity",
+    generations=False,
+)
+ATTACHMENTS = Kind(
+    group="storage.k8s.io",
+    plural="volumeattachments",
+    kind="VolumeAttachment",
+    namespaced=False,
+    status=True,
+    generations=False,
+)
 BUILT_IN = (
     PODS,
     NODES,
@@ -97,25 +139,19 @@ BUILT_IN = (
     Kind(plural="serviceaccounts", kind="ServiceAccount", generations=False),
     Kind(plural="resourcequotas", kind="ResourceQuota", status=True, generations=False),
     Kind(plural="limitranges", kind="LimitRange", generations=False),
-    Kind(
-        plural="persistentvolumeclaims",
-        kind="PersistentVolumeClaim",
-        status=True,
-        generations=False,
-    ),
-    Kind(
-        plural="persistentvolumes",
-        kind="PersistentVolume",
-        namespaced=False,
-        status=True,
-        generations=False,
-    ),
+    CLAIMS,
+    VOLUMES,
     Kind(group="apps", plural="deployments", kind="Deployment", status=True),
     Kind(group="apps", plural="replicasets", kind="ReplicaSet", status=True),
     Kind(group="apps", plural="statefulsets", kind="StatefulSet", status=True),
     Kind(group="apps", plural="daemonsets", kind="DaemonSet", status=True),
     Kind(group="batch", plural="jobs", kind="Job", status=True),
     Kind(group="batch", plural="cronjobs", kind="CronJob", status=True),
+    STORAGE_CLASSES,
+    CSI_DRIVERS,
+    CSI_NODES,
+    CAPACITIES,
+    ATTACHMENTS,
 )
 
 LOOSE: Mapping[str, Any] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}

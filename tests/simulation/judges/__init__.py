@@ -15,9 +15,11 @@ from tests.simulation.judges import (
     pace_rules,
     pod_rules,
     queue_rules,
+    reservation_rules,
     rest_rules,
     status_rules,
     view_rules,
+    volume_rules,
 )
 from tests.simulation.judges.cluster import Cluster
 from tests.simulation.judges.court import Court
@@ -53,6 +55,12 @@ ALWAYS = (
     queue_rules.Capability,
     queue_rules.Kept,
     queue_rules.Budgets,
+    volume_rules.ClaimsAreBound,
+    volume_rules.VolumesAreReached,
+    volume_rules.AttachLimits,
+    volume_rules.UsedAlone,
+    reservation_rules.GivenOnce,
+    reservation_rules.GivenBack,
     pace_rules.Pauses,
 )
 
@@ -109,7 +117,11 @@ def soon(
     pods may not have the newest figures yet: these are written every ten seconds.
     """
     return [
-        *(fit_rules.gangs_run(cluster, at, settings, admitted=admitted) if settled else ()),
+        *(
+            fit_rules.gangs_run(cluster, at, settings, admitted=admitted, ended=ended)
+            if settled
+            else ()
+        ),
         *status_rules.groups_are_true(cluster, at, settings),
         *status_rules.groups_have_their_minimum(cluster, at, settings),
         *status_rules.queues_are_true(cluster, at),

@@ -2,13 +2,13 @@
 
 The check is careful: pods that differ are tried on all nodes, up to a limit, or else each counts as
 large as the largest of them; gangs with terms that it can't judge (affinity, ports, roles,
-sub-groups, volumes) are left out.
+sub-groups) are left out.
 """
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from tests.simulation.judges import amounts, objects, packing
+from tests.simulation.judges import amounts, objects, packing, volume_fit
 from tests.simulation.judges.cluster import Cluster
 from tests.simulation.judges.history import Finding, Object, Settings
 
@@ -29,13 +29,20 @@ SPECIAL_GROUP = ("minTaskMember", "subGroupPolicy", "networkTopology")
 
 
 def gangs_run(
-    cluster: Cluster, at: float, settings: Settings, *, admitted: bool = False
+    cluster: Cluster,
+    at: float,
+    settings: Settings,
+    *,
+    admitted: bool = False,
+    ended: bool = False,
 ) -> Iterator[Finding]:
     """Every gang that fits runs; a gang without a minimum runs at least one pod.
 
     With `admitted`, only gangs count that don't wait for room for all their minResources at once.
+    Before the run has `ended`, gangs may wait for claims that others are to bind.
     """
     free = _free(cluster, settings)
+    storage = volume_fit.Storage(cluster)
     for group in cluster.all("podgroups"):
         members = list(cluster.members[objects.key_of(group)].values())
         waiting = [pod for pod in members if _waits(pod, settings)]
@@ -49,6 +56,11 @@ def gangs_run(
         limit = _queue_room(group, waiting, cluster, settings)
         if limit is None:
             continue
+        if any(map(volume_fit.uses_volumes, members)):
+            if ended or volume_fit.is_settled(waiting, cluster):
+                where = ", ".join(_packed(waiting, need, free, limit, storage))
+                yield from _told(group, need, where, at)
+            continue
         spots = {
             name: _times(room, asked)
             for name, (node, room) in free.items()
@@ -57,40 +69,44 @@ def gangs_run(
         within = all(need * asked[name] <= most for name, most in limit.items())
         where = ", ".join(name for name, count in spots.items() if count)
         if not (within and sum(spots.values()) >= need):
-            where = ", ".join(_packed(waiting, need, free, limit, cluster))
-        if where:
-            yield Finding(
-                at=at,
-                rule=RULE,
-                message=(
-                    f"PodGroup {objects.label(objects.key_of(group))} waits for {need} more pods, "
-                    f"and they fit on {where}"
-                ),
-            )
+            where = ", ".join(_packed(waiting, need, free, limit, storage))
+        yield from _told(group, need, where, at)
+
+
+def _told(group: Object, need: int, where: str, at: float) -> Iterator[Finding]:
+    if where:
+        name = objects.label(objects.key_of(group))
+        message = f"PodGroup {name} waits for {need} more pods, and they fit on {where}"
+        yield Finding(at=at, rule=RULE, message=message)
 
 
 def _packed(
     waiting: Sequence[Object],
-    need: int,
+    count: int,
     free: Mapping[str, tuple[Object, amounts.Amounts]],
     limit: Mapping[str, int],
-    cluster: Cluster,
+    storage: volume_fit.Storage,
 ) -> Sequence[str]:
     """The nodes on which so many pods fit that aren't alike; none if that can't be seen easily."""
-    if len(waiting) > PACKED_MAX:
+    needs = storage.needs(waiting)
+    if len(waiting) > PACKED_MAX or needs is None:
         return ()
     pods = [
         packing.Pod(
-            asked=cluster.request(pod),
+            asked=storage.cluster.request(pod) + needed.asked,
             nodes=frozenset(
-                name for name, (node, _) in free.items() if not objects.barriers(pod["spec"], node)
+                name
+                for name, (node, _) in free.items()
+                if name in needed.nodes and not objects.barriers(pod["spec"], node)
             ),
         )
-        for pod in waiting
+        for pod, needed in zip(waiting, needs, strict=True)
     ]
     pods.sort(key=lambda pod: sorted(pod.asked.items()), reverse=True)
-    attempt = packing.Packing({name: room for name, (_, room) in free.items()}, limit)
-    return sorted(free) if attempt.takes(pods, need) else ()
+    asked = dict.fromkeys(name for each in needs for name in each.asked)
+    rooms = {name: room | storage.room(name, asked) for name, (_, room) in free.items()}
+    attempt = packing.Packing(rooms, limit)
+    return sorted(free) if attempt.takes(pods, count) else ()
 
 
 def is_plain(pod: Object) -> bool:
@@ -103,17 +119,22 @@ def is_plain(pod: Object) -> bool:
 
 def is_usual(pod: Object) -> bool:
     """Whether a pod's requests, selector and tolerations are all that it asks for."""
+    return _asks_little(pod) and not any(
+        {"persistentVolumeClaim", "ephemeral", "csi"} & each.keys()
+        for each in pod["spec"].get("volumes") or ()
+    )
+
+
+def _asks_little(pod: Object) -> bool:
+    """Whether a pod's requests, selector, tolerations and volumes are all that it asks for."""
     spec = pod["spec"]
     if any(spec.get(name) for name in SPECIAL_POD):
         return False
     names = objects.annotations(pod)
     if any(name.startswith(SPECIAL_ANNOTATIONS) and name != HARMLESS for name in names):
         return False
-    if any("hostPort" in port for each in spec["containers"] for port in each.get("ports") or ()):
-        return False
     return not any(
-        {"persistentVolumeClaim", "ephemeral", "csi"} & each.keys()
-        for each in spec.get("volumes") or ()
+        "hostPort" in port for each in spec["containers"] for port in each.get("ports") or ()
     )
 
 
@@ -121,7 +142,9 @@ def _is_simple(group: Object, members: Sequence[Object]) -> bool:
     spec = group.get("spec") or {}
     if objects.leaving(group) or any(spec.get(name) for name in SPECIAL_GROUP):
         return False
-    return all(map(is_plain, members))
+    return all(
+        UNBINDABLE not in objects.labels(pod) and _asks_little(pod) for pod in members
+    ) and not any("csi" in each for pod in members for each in pod["spec"].get("volumes") or ())
 
 
 def _waits(pod: Object, settings: Settings) -> bool:

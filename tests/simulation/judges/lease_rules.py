@@ -106,18 +106,19 @@ class OneWriter(Judge):
                 about = (found or {}).get("regarding") or {}
                 own = not about or about["kind"] in OWN_NEWS
                 names = [] if own else list(self.settings.schedulers)
-                return [*names, *(f"{name}-podgroups" for name in names)]
             case "pods":
                 names = [objects.scheduler_of(found)] if found else list(self.settings.schedulers)
-                return [*names, *(f"{name}-podgroups" for name in names)]
             case "podgroups":
                 names = list(self._schedulers_of(change, found, cluster))
-                return [*names, *(f"{name}-podgroups" for name in names)]
+            case "persistentvolumeclaims" | "persistentvolumes":
+                return self.settings.schedulers
             case "queues":
                 if self._is_controllers(change):
                     return [self.settings.controllers_lease]
                 return [*self.settings.schedulers, self.settings.controllers_lease]
-        return [self.settings.controllers_lease]
+            case _:
+                return [self.settings.controllers_lease]
+        return [*names, *(f"{name}-podgroups" for name in names)]
 
     def _schedulers_of(
         self, change: Change, found: Object | None, cluster: Cluster

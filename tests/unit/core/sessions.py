@@ -20,6 +20,7 @@ from vscheduler.core.model import (
 )
 from vscheduler.core.placement import nominated_pods as outsiders
 from vscheduler.core.placement.pod_affinity import counts as near
+from vscheduler.core.placement.volumes import state as volume_state
 from vscheduler.core.session import job_state
 
 GPU = "nvidia.com/gpu"
@@ -43,6 +44,7 @@ class Opened:
         default_factory=lambda: near.PodAffinityCounts(nodes.NodeLayout(()), pod_affinity.NOBODY)
     )
     nominated: outsiders.NominatedPods = field(init=False)
+    volumes: volume_state.Volumes = field(init=False)
     due: list[float] = field(default_factory=list)
     """When it was asked to wake."""
     jobs_without_queue: list[jobs.Job] = field(default_factory=list)
@@ -51,6 +53,7 @@ class Opened:
 
     def __post_init__(self) -> None:
         self.nominated = outsiders.NominatedPods(self.snapshot)
+        self.volumes = volume_state.Volumes(self.snapshot, lambda *_: None)
 
     @property
     def known_nowhere(self) -> tuple[()]:

@@ -1,6 +1,7 @@
 """A scheduling loop at work, on an API server that only takes notes."""
 
 import asyncio
+import copy
 import json
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -10,10 +11,12 @@ from typing import Any
 
 from aiohttp import web
 
-from tests import pictures, running
+from tests import pictures, running, volume_labs
 from tests.unit.cluster.conftest import Serve
+from vscheduler.cluster.http import connection
 from vscheduler.cluster.writes import (
     binder,
+    claim_binder,
     event_recorder,
     evictor,
     queue_status_writer,
@@ -22,7 +25,7 @@ from vscheduler.cluster.writes import (
 )
 from vscheduler.core.actions import allocate
 from vscheduler.core.config import policy
-from vscheduler.daemon import leader_session, pacing, scheduling_loop
+from vscheduler.daemon import leader_session, outlets, pacing, scheduling_loop
 from vscheduler.daemon.liveness import progress
 from vscheduler.daemon.observability import metrics
 from vscheduler.mirror import state
@@ -44,6 +47,8 @@ class World:
     calls: list[tuple[str, str, dict[str, Any]]]
     answers: dict[str, list[int]] = field(default_factory=dict)
     """HTTP statuses by the end of a path, one after the other; then 201."""
+    stored: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Objects that the server keeps, by path; all others it forgets at once."""
     leads: bool = True
     """Whether the loop may commit."""
 
@@ -55,6 +60,17 @@ class World:
         """Let a watch show what happened."""
         changes = [self.mirror.apply(event) for event in batch]
         self.loop.changed(max(changes), [pacing.ANYBODY])
+
+    def answer(self, path: str, patch: dict[str, Any]) -> web.Response:
+        """What the server says to a patch of an object that it keeps; it is stored, if it may."""
+        stored = self.stored[path]
+        version = patch.get("metadata", {}).pop("resourceVersion", None)
+        if version not in (None, stored["metadata"]["resourceVersion"]):
+            return web.json_response({"message": "the object has been modified"}, status=409)
+        if patch:
+            self.stored[path] = stored = volume_labs.merged(copy.deepcopy(stored), patch)
+            stored["metadata"]["resourceVersion"] = str(100 + len(self.calls))
+        return web.json_response(stored)
 
     def bound(self) -> Counter[str]:
         """How many binds of each pod were asked for."""
@@ -77,10 +93,47 @@ def event_of(document: pictures.Document, kind: str = "") -> events.Event:
     return events.removal(event) if kind == "DELETED" else event
 
 
+def _outlets(
+    link: connection.Connection,
+    queue: write_queue.WriteQueue,
+    mirror: state.Mirror,
+    observed: metrics.Metrics,
+    cycles: progress.Cycles,
+) -> outlets.Outlets:
+    """All writers, with permission to write."""
+    return outlets.Outlets(
+        committer=binder.Binder(link, queue, lambda: True),
+        claim_binder=claim_binder.ClaimBinder(
+            link, queue, lambda: True, schedulers=(pictures.SCHEDULER,)
+        ),
+        evictor=evictor.Evictor(link, queue, lambda: True),
+        reporter=status_writer.StatusWriter(
+            link,
+            queue,
+            leader_session.StoredGroups(mirror),
+            event_recorder.EventRecorder(
+                link,
+                queue,
+                event_recorder.Identity(controller="vscheduler", instance="test"),
+                observe=observed.observe_write,
+            ).under(lambda: True),
+            may_commit=lambda: True,
+            observe=observed.observe_write,
+        ),
+        queue_reporter=queue_status_writer.QueueStatusWriter(
+            link, queue, "vscheduler", may_commit=lambda: True, observe=observed.observe_write
+        ),
+        usage_writer=queue_status_writer.UsageWriter(
+            link, queue, "vscheduler", may_commit=lambda: True, observe=observed.observe_write
+        ),
+        cycles=cycles,
+    )
+
+
 @asynccontextmanager
 async def world(
     serve: Serve,
-    picture: str,
+    picture: str | Sequence[pictures.Document],
     *,
     pace: pacing.Pace = PACE,
     action: type[allocate.Allocate] = allocate.Allocate,
@@ -95,6 +148,8 @@ async def world(
         for end, codes in made.answers.items():
             if request.path.endswith(end) and codes:
                 return web.json_response({"message": "no"}, status=codes.pop(0))
+        if request.path in made.stored:
+            return made.answer(request.path, json.loads(body or "{}"))
         return web.json_response({"metadata": {"resourceVersion": "99"}}, status=201)
 
     link = await serve(answer)
@@ -109,36 +164,13 @@ async def world(
     loop = scheduling_loop.SchedulingLoop(
         mirror,
         configured,
-        scheduling_loop.Outlets(
-            committer=binder.Binder(link, queue, lambda: True),
-            evictor=evictor.Evictor(link, queue, lambda: True),
-            reporter=status_writer.StatusWriter(
-                link,
-                queue,
-                leader_session.StoredGroups(mirror),
-                event_recorder.EventRecorder(
-                    link,
-                    queue,
-                    event_recorder.Identity(controller="vscheduler", instance="test"),
-                    observe=observed.observe_write,
-                ).under(lambda: True),
-                may_commit=lambda: True,
-                observe=observed.observe_write,
-            ),
-            queue_reporter=queue_status_writer.QueueStatusWriter(
-                link, queue, "vscheduler", may_commit=lambda: True, observe=observed.observe_write
-            ),
-            usage_writer=queue_status_writer.UsageWriter(
-                link, queue, "vscheduler", may_commit=lambda: True, observe=observed.observe_write
-            ),
-            cycles=cycles,
-        ),
+        _outlets(link, queue, mirror, observed, cycles),
         observed,
         may_commit=lambda: made.leads,
         pace=pace,
     )
     made = World(mirror, loop, observed, cycles, calls=[], answers=answers or {})
-    made.show(*pictures.documents(picture))
+    made.show(*(pictures.documents(picture) if isinstance(picture, str) else picture))
 
     tasks = [asyncio.create_task(task) for task in (queue.run(), loop.run(), loop.keep_time())]
     try:

@@ -5,7 +5,7 @@ from typing import Any
 
 from vscheduler.core.model import jobs, snapshot
 from vscheduler.mirror import state
-from vscheduler.mirror.decode import events, wire
+from vscheduler.mirror.decode import events
 from vscheduler.mirror.index import entries
 
 OURS = "vscheduler"
@@ -115,7 +115,7 @@ def quota(name: str, hard: Document, used: Document | None = None, **spec: Any) 
     }
 
 
-def read(document: Document) -> wire.Object:
+def read(document: Document) -> events.Object:
     """The object of a manifest that decodes."""
     event = event_of(document)
     assert isinstance(event, events.Upsert), event

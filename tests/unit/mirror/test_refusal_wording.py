@@ -7,6 +7,12 @@ Code = refusals.RefusalCode
 OTHERS = "nominated to pods of other schedulers"
 SPREAD = "didn't match pod topology spread constraints"
 
+IN_USE = (
+    "unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use "
+    "by another pod"
+)
+NO_PV = "unavailable due to one or more pvc(s) bound to non-existent pv(s)"
+
 # Written out: kubectl users know kube-scheduler's words, and alerts match the label of a metric.
 WORDS: dict[tuple[str, ...], tuple[str, str]] = {
     (Code.NOT_READY,): ("node(s) were not ready", "not ready"),
@@ -43,6 +49,42 @@ WORDS: dict[tuple[str, ...], tuple[str, str]] = {
         f"node(s) {SPREAD} (missing required label)",
         f"{SPREAD} (missing required label)",
     ),
+    (Code.CLAIM_MISSING, "data"): ('persistentvolumeclaim "data" not found',) * 2,
+    (Code.CLAIM_NOT_CREATED, "p-data"): (
+        'waiting for ephemeral volume controller to create the persistentvolumeclaim "p-data"',
+    )
+    * 2,
+    (Code.CLAIM_OF_OTHER_POD, "p-data"): (
+        'persistentvolumeclaim "p-data" was not created for the pod',
+    )
+    * 2,
+    (Code.CLAIM_LOST, "data", "pv"): (
+        'persistentvolumeclaim "data" bound to non-existent persistentvolume "pv"',
+    )
+    * 2,
+    (Code.CLAIM_DELETING, "data"): ('persistentvolumeclaim "data" is being deleted',) * 2,
+    (Code.CLAIM_UNBOUND,): ("pod has unbound immediate PersistentVolumeClaims",) * 2,
+    (Code.STORAGE_CLASS_MISSING, "data", "fast"): (
+        'storageclass "fast" of persistentvolumeclaim "data" not found',
+    )
+    * 2,
+    (Code.CLAIM_IN_USE,): (f"node(s) {IN_USE}", IN_USE),
+    (Code.VOLUME_MISSING,): (f"node(s) {NO_PV}", NO_PV),
+    (Code.VOLUME_AFFINITY,): (
+        "node(s) didn't match PersistentVolume's node affinity",
+        "didn't match PersistentVolume's node affinity",
+    ),
+    (Code.VOLUME_ZONE,): ("node(s) had no available volume zone", "had no available volume zone"),
+    (Code.NO_VOLUME,): (
+        "node(s) didn't find available persistent volumes to bind",
+        "didn't find available persistent volumes to bind",
+    ),
+    (Code.STORAGE_FULL,): (
+        "node(s) did not have enough free storage",
+        "did not have enough free storage",
+    ),
+    (Code.VOLUME_LIMIT,): ("node(s) exceed max volume count", "exceed max volume count"),
+    (Code.DISK_IN_USE,): ("node(s) had no available disk", "had no available disk"),
     (Code.INSUFFICIENT, "cpu"): ("Insufficient cpu", "insufficient cpu"),
     (Code.INSUFFICIENT, "pods"): ("Too many pods", "too many pods"),
     (Code.TOO_SMALL,): ("node(s) were too small for any pod", "too small for any pod"),
@@ -65,6 +107,14 @@ WORDS: dict[tuple[str, ...], tuple[str, str]] = {
     (Code.KUBELET_REFUSED, "OutOfcpu", "30"): (
         "node(s) were left alone for 30 s, as a kubelet refused a pod (OutOfcpu)",
         "left alone for 30 s, as a kubelet refused a pod (OutOfcpu)",
+    ),
+    (Code.VOLUME_REFUSED, "ns/data-3", "60"): (
+        "node(s) were left alone for 60 s, as no volume could be provisioned there for ns/data-3",
+        "left alone for 60 s, as no volume could be provisioned there for ns/data-3",
+    ),
+    (Code.VOLUME_LATE, "ns/data-3", "60"): (
+        "node(s) were left alone for 60 s, as ns/data-3 was not bound in time",
+        "left alone for 60 s, as ns/data-3 was not bound in time",
     ),
     (Code.NODE_GROUP_MISSING,): ("node(s) were in no node group", "in no node group"),
     (Code.NODE_GROUP_FOREIGN, "q"): (

@@ -3,8 +3,8 @@ from typing import Any
 
 import pytest
 
-from vscheduler.core.model import decisions, jobs
-from vscheduler.mirror import statuses
+from vscheduler.core.model import claim_decisions, decisions, jobs
+from vscheduler.mirror import condition_reasons, statuses
 
 NOW = 1_767_268_800.9
 SINCE = "2026-01-01T12:00:00Z"
@@ -184,6 +184,7 @@ def test_nothing_is_written_twice(case: str) -> None:
         (decisions.ReasonCode.TOO_FEW_OF_SUB_GROUP, "NotEnoughPodsOfTask"),
         (decisions.ReasonCode.NO_ROOM, "NotEnoughResources"),
         (decisions.ReasonCode.QUEUE_OVER_SHARE, "NotEnoughResources"),
+        (decisions.ReasonCode.WAITS_FOR_VOLUMES, "WaitsForVolumes"),
     ],
 )
 def test_conditions_have_volcanos_reasons(code: decisions.ReasonCode, reason: str) -> None:
@@ -231,12 +232,40 @@ def test_unplaced_pods_are_told_why() -> None:
             }
         ]
     }
-    notice = statuses.waiting_notice(pod, words.message)
+    notice = statuses.waiting_notice(pod, words)
     assert (notice.kind, notice.namespace, notice.name, notice.uid) == (
         *("Pod", "ns", "g-0"),
         "uid-g-0",
     )
     assert (notice.type, notice.reason) == ("Warning", "FailedScheduling")
+
+
+def test_a_pod_that_waits_for_volumes_is_told_so_though_it_has_a_node() -> None:
+    """No warning, as nothing is wrong yet; a warning once the time is up."""
+    wait = claim_decisions.VolumeWait(bound=0, claims=1, claim="ns/data", source="csi", node="n1")
+    waits = decisions.Reason(code=decisions.ReasonCode.WAITS_FOR_VOLUMES, queue="a", volumes=wait)
+    seen = status(reason=waits, without_volumes=(task("g-0"),), volumes=wait)
+    ((pod, words),) = statuses.pod_words(seen)
+    text = "the claim isn't bound; waiting for claim data (csi) on n1 since 00:00:00"
+    assert words == ("WaitsForVolumes", "WaitsForVolumes", text)
+    notice = statuses.waiting_notice(pod, words)
+    assert (notice.type, notice.reason, notice.message) == ("Normal", "WaitsForVolumes", text)
+    assert about(seen) == ("Normal", "Unschedulable", text)
+    late = dataclasses.replace(waits, volumes=dataclasses.replace(wait, pause=60))
+    seen = status(reason=late, unplaced=(task("g-0"),))
+    ((pod, words),) = statuses.pod_words(seen)
+    assert words.reason == "WaitsForVolumes"
+    notice = statuses.waiting_notice(pod, words)
+    assert (notice.type, notice.reason) == ("Warning", "FailedScheduling")
+    assert about(seen)[0] == "Warning"
+
+
+def about(seen: decisions.GroupStatus) -> tuple[str, str, str]:
+    """The event of a group that was unknown before."""
+    wanted = statuses.group_state(seen, stored(), now=NOW, transition="1")
+    notice = statuses.group_notice(seen, stored(), wanted, pods=2)
+    assert notice is not None
+    return notice.type, notice.reason, notice.message
 
 
 def test_a_pod_that_cant_be_used_is_told_why_and_the_others_what_they_wait_for() -> None:
@@ -261,7 +290,7 @@ def test_a_pod_that_cant_be_used_is_told_why_and_the_others_what_they_wait_for()
         "g-0": ("PodRejected", f"1 of 2 pods can't be used: pod ns/bad: {flaw}"),
         "bad": ("SchedulerError", f"the pod can't be used: {flaw}"),
     }
-    notice = statuses.waiting_notice(bad, said["bad"].message)
+    notice = statuses.waiting_notice(bad, said["bad"])
     assert (notice.kind, notice.namespace, notice.name, notice.uid) == ("Pod", "ns", "bad", "u")
 
 
@@ -275,7 +304,7 @@ def test_pods_are_called_unschedulable_only_where_a_node_could_help(
     """Autoscalers read that word: other pods carry the reason itself."""
     waits = decisions.Reason(code=code, queue="q")
     helped = code in {*HELPED, "WaitsForRelease"}
-    assert statuses.pod_reason(waits) == ("Unschedulable" if helped else code)
+    assert condition_reasons.pod_reason(waits) == ("Unschedulable" if helped else code)
 
 
 def test_a_queue_at_its_capability_is_not_helped_by_nodes_and_one_at_its_share_is() -> None:
@@ -287,7 +316,7 @@ def test_a_queue_at_its_capability_is_not_helped_by_nodes_and_one_at_its_share_i
             queue="q",
             shortages=(dataclasses.replace(short, owner=owner),),
         )
-        assert statuses.pod_reason(waits) == word
+        assert condition_reasons.pod_reason(waits) == word
 
 
 def test_pods_that_found_a_node_or_have_no_reason_are_told_nothing() -> None:

@@ -3,6 +3,7 @@ from typing import Any
 
 import pytest
 
+from tests.unit.mirror import test_volume_wording as volumes
 from vscheduler.core.model import decisions, jobs, queues, refusals
 from vscheduler.mirror import wording
 
@@ -327,6 +328,7 @@ SENTENCES: list[tuple[Code, dict[str, Any], str]] = [
         {"minimum": 4, "placed": 4},
         "waits for room that pods being deleted still hold; 4 of the 4 pods it needs have a place",
     ),
+    (Code.WAITS_FOR_VOLUMES, {"volumes": volumes.WAIT}, volumes.TEXT),
     (
         Code.GATED,
         {"minimum": 3, "tasks": 2},
@@ -378,9 +380,8 @@ def test_events_say_what_happened_to_a_pod() -> None:
     evict = decisions.Evict(
         task=task, node="n1", action="reclaim", beneficiary=jobs.JobId("ns/needy")
     )
-    assert wording.assigned(decisions.Bind(task=task, node="n1")) == (
-        "Successfully assigned ns/p to n1"
-    )
+    bind = decisions.Bind(task=task, node="n1")
+    assert wording.assigned(bind) == "Successfully assigned ns/p to n1"
     gang = jobs.Job(
         id=task.job, uid="u", namespace="ns", name="j", queue="q", created=0.0, min_member=4
     )

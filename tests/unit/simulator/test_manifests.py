@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from vscheduler.mirror.decode import documents
+from tests import volume_manifests as made
+from vscheduler.mirror.decode import documents, events
 from vscheduler.simulator import manifests
 
 NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
@@ -142,3 +143,30 @@ def test_the_order_of_documents_makes_no_difference() -> None:
         found = manifests.collect(placed)
         assert found.problems == expected.problems
         assert [each.tree for each in found.objects] == [each.tree for each in expected.objects]
+
+
+@pytest.mark.parametrize(
+    ("classes", "expected"),
+    [
+        ([], None),
+        (["2026-01-01T00:00:00Z"], "s0"),
+        (["2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"], "s1"),
+        (["2026-01-01T00:00:00Z", "2026-01-01T00:00:00Z"], "s0"),
+    ],
+)
+def test_a_claim_without_a_class_gets_the_youngest_default(
+    classes: list[str], expected: str | None
+) -> None:
+    """As an API server does it; none at all is a class, too, and other classes are no default."""
+    marked = {"storageclass.kubernetes.io/is-default-class": "true"}
+    trees = [made.storage_class("plain"), made.claim("c", None), made.claim("d", "")]
+    for number, created in enumerate(classes):
+        each = made.storage_class(f"s{number}")
+        each["metadata"] |= {"annotations": marked, "creationTimestamp": created}
+        trees.append(each)
+    found = {
+        named.name: tree["spec"].get("storageClassName")
+        for named, tree in manifests.complete(collect(*trees).objects, 0.0)
+        if named.kind is events.Kind.CLAIM
+    }
+    assert found == {"c": expected, "d": ""}

@@ -8,7 +8,7 @@ from pathlib import Path
 import yaml
 
 from vscheduler.cli import reading
-from vscheduler.cli.checks import findings, groups, policies, queues, schemas, workloads
+from vscheduler.cli.checks import findings, groups, policies, queues, schemas, volumes, workloads
 from vscheduler.controllers.queues import queue_objects
 from vscheduler.core import cycle
 from vscheduler.core.config import policy, validation
@@ -122,6 +122,7 @@ def of_manifests(
         *inspected.of_queues(configured),
         *inspected.of_groups(configured or built_in),
         *owned,
+        *inspected.of_volumes(),
     ]
     collected = given.collected
     ignored = +(Counter(collected.ignored) - Counter(looked_at))
@@ -243,6 +244,15 @@ class _Inspection:
                 for remark in workloads.remarks(workload, around)
             ]
         return found, looked_at
+
+    def of_volumes(self) -> Iterator[findings.Finding]:
+        """Iterate over claims without a class, and waiting pods that no node takes because of their
+        volumes.
+        """
+        for each in volumes.of_claims(self._snapshot.storage):
+            yield self._about(events.Kind.CLAIM, each)
+        for each in volumes.of_pods(self._snapshot):
+            yield self._about(events.Kind.POD, each)
 
     def _named(self, kind: events.Kind) -> frozenset[str]:
         """Return the names of the given objects of a kind."""

@@ -28,17 +28,35 @@ async def post(
     `may_commit` is asked before each attempt, and again when the bytes are written. Raises
     connection.ApiError, Throttled after the last attempt, and send_guard.NotSentError.
     """
+    await _send(link, ("POST", path, connection.JSON), body, may_commit)
+
+
+async def merge(
+    link: connection.Connection, path: str, body: bytes, may_commit: Callable[[], bool]
+) -> bytes:
+    """Send a merge patch like `post`, and return the body of the answer."""
+    return await _send(link, ("PATCH", path, connection.MERGE_PATCH), body, may_commit)
+
+
+async def _send(
+    link: connection.Connection,
+    call: tuple[str, str, str],
+    body: bytes,
+    may_commit: Callable[[], bool],
+) -> bytes:
+    method, path, content_type = call
     for left in reversed(range(ATTEMPTS)):
         if not may_commit():
             raise send_guard.NotSentError
         try:
-            await link.call("POST", path, body, may_send=may_commit)
+            return await link.call(
+                method, path, body, content_type=content_type, may_send=may_commit
+            )
         except connection.Throttled as error:
             if not left:
                 raise
             await asyncio.sleep(min(error.retry_after_seconds, PAUSE_MAX_SECONDS))
-        else:
-            return
+    raise AssertionError("the last attempt returns or raises")
 
 
 async def get(link: connection.Connection, path: paths.Path) -> objects.Object:

@@ -112,6 +112,7 @@ class StatusWriter:
             else:
                 self._group_writes.offer(status.job, write)
             self._offer_reasons(status)
+        self.nominate(_without_volumes(result))
         self._renominate(result)
         if result.finished:
             self._forget(result)
@@ -297,7 +298,7 @@ class StatusWriter:
         self._pod_reasons[pod.uid] = words
         self._observe("pod", "written")
         if written_before is None or written_before.topic != words.topic:
-            self._recorder.notify(statuses.waiting_notice(pod, words.message))
+            self._recorder.notify(statuses.waiting_notice(pod, words))
 
     def _check_permit(self) -> None:
         if not self._may_commit():
@@ -313,15 +314,21 @@ class StatusWriter:
         )
 
 
+def _without_volumes(result: decisions.CycleResult) -> Iterator[decisions.Pipeline]:
+    """Iterate over the pods that wait on their nodes for volumes."""
+    held = {task.uid for status in result.groups for task in status.without_volumes}
+    return (each for each in result.pipelined if each.task.uid in held)
+
+
 def _waiting(status: decisions.GroupStatus) -> int:
     """Count the pods of a group that may have been told why they wait."""
-    waiting = len(status.unplaced) + len(status.withheld)
+    waiting = len(status.unplaced) + len(status.withheld) + len(status.without_volumes)
     return waiting + len(status.rejections) + len(status.refused_binds)
 
 
 def _uids(status: decisions.GroupStatus) -> Iterator[jobs.TaskId]:
     """Iterate over the UIDs of these pods."""
-    for task in (*status.unplaced, *status.withheld):
+    for task in (*status.unplaced, *status.withheld, *status.without_volumes):
         yield task.uid
     for pod in status.rejections:
         yield pod.uid

@@ -1,10 +1,10 @@
 """Work queue for all writes to the API server: priorities, concurrency limit and coalescing.
 
-Calls are made in order of priority: binds, evictions, controllers' calls, statuses, events. All
-workers share the connections, and fewer workers are active while the API server is too busy. Each
-worker takes the most urgent waiting call, so that reports about a bind never delay another bind. Of
-the writes that report a state, only the newest waits for each object, with a minimum interval
-between two writes.
+Calls are made in order of priority: binds, requests for volumes, evictions, controllers' calls,
+statuses, events. All workers share the connections, and fewer workers are active while the API
+server is too busy. Each worker takes the most urgent waiting call, so that reports about a bind
+never delay another bind. Of the writes that report a state, only the newest waits for each object,
+with a minimum interval between two writes.
 """
 
 import asyncio
@@ -28,19 +28,23 @@ class WritePriority(IntEnum):
     """Priorities of calls, most urgent first."""
 
     BIND = 0
-    EVICTION = 1
-    CONTROL = 2
+    CLAIM = 1
+    """Requests for volumes, without which pods cannot be bound."""
+    EVICTION = 2
+    CONTROL = 3
     """Calls of the controllers: a pod without its PodGroup cannot be placed."""
-    STATUS = 3
-    CONDITION = 4
-    EVENT = 5
+    STATUS = 4
+    CONDITION = 5
+    EVENT = 6
 
 
 NAMES = tuple(priority.name.lower() for priority in WritePriority)
 """Name of each priority in logs."""
 
-UNBOUNDED = (WritePriority.BIND, WritePriority.EVICTION, WritePriority.CONTROL)
-"""Priorities whose calls are always accepted: there are never more than pods."""
+UNBOUNDED = (
+    *(WritePriority.BIND, WritePriority.CLAIM, WritePriority.EVICTION, WritePriority.CONTROL),
+)
+"""Priorities whose calls are always accepted: there are never more than pods and their claims."""
 
 CALLS_MIN = 8
 """Smallest concurrency limit, so that a few stuck calls do not block all others."""

@@ -13,7 +13,7 @@ from vscheduler.core.api import contracts
 from vscheduler.core.model import decisions, jobs, queues
 from vscheduler.core.placement import best_effort, unschedulable_classes
 from vscheduler.core.placement.gang_search import attempt
-from vscheduler.core.preemption import nominations
+from vscheduler.core.preemption import held_nodes, nominations
 from vscheduler.core.session import job_state, ordering, reasons, statement
 from vscheduler.core.session import session as working
 
@@ -134,19 +134,27 @@ def _take_turns(
         waiting.join(key(queue), queue)
         if in_vain and in_vain * JOBS_PER_FAILURE >= sum(map(len, lines.values())):
             in_vain = 0
-            unschedulable += _without_room(lines, classes)
+            unschedulable += _without_room(session, lines, classes)
         spent = session.work_budget.over
     return spent
 
 
 def _without_room(
-    lines: Lines, classes: unschedulable_classes.UnschedulableClasses
+    session: working.Session, lines: Lines, classes: unschedulable_classes.UnschedulableClasses
 ) -> list[unschedulable_classes.Group]:
     """Remove the jobs for which no node has enough free resources any more, and return them."""
     dropped: ordering.Line[reasons.JobTurn] = ordering.Line()
     for line in lines.values():
-        line.part(lambda turn: classes.lacks_room(turn.state), dropped)
+        line.part(functools.partial(_lacks_room, session, classes), dropped)
     return classes.grouped(turn.state for turn in dropped.rest())
+
+
+def _lacks_room(
+    session: working.Session,
+    classes: unschedulable_classes.UnschedulableClasses,
+    turn: reasons.JobTurn,
+) -> bool:
+    return classes.lacks_room(turn.state) and not held_nodes.may_take(session, turn.state)
 
 
 def _defer(
@@ -204,13 +212,13 @@ def _line_up(
     due = [
         state for state in session.unfinished_jobs() if _is_due(session, state, admission=admission)
     ]
-    without = classes.groups(due)
+    without = classes.groups(state for state in due if not held_nodes.may_take(session, state))
     apart = {state.job.id for _, group in without for state in group}
     for state in due:
         job = state.job
         if job.id in apart:
             continue
-        tasks = _pending(session, state)
+        tasks = ordering.pending(session.dispatch, state)
         if tasks:
             line = lines.setdefault(job.queue, ordering.Line())
             key = ordering.job_key(session.dispatch, state)
@@ -218,12 +226,6 @@ def _line_up(
         elif state.counts[jobs.TaskStatus.GATED] and not state.has_minimum:
             reasons.note_incomplete(session, state)
     return lines, without
-
-
-def _pending(session: working.Session, state: job_state.JobState) -> list[jobs.Task]:
-    """Return the pending tasks with requests, in the order of their turns."""
-    tasks = [task for task in state.tasks(jobs.TaskStatus.PENDING) if not task.best_effort]
-    return ordering.tasks(session.dispatch, state, tasks)
 
 
 def _is_due(session: working.Session, state: job_state.JobState, *, admission: bool) -> bool:
@@ -234,7 +236,11 @@ def _is_due(session: working.Session, state: job_state.JobState, *, admission: b
         state.phase = jobs.Phase.INQUEUE
     if not state.counts[jobs.TaskStatus.PENDING] and state.has_minimum:
         return False
-    if state.waiting_tasks and not state.has_minimum:  # had its turn and waits on nominated nodes
+    if (
+        state.waiting_tasks
+        and not state.has_minimum  # had its turn and waits on nominated nodes
+        and not session.volume_binding.goes_on(state)
+    ):
         return False
     reason = reasons.invalid(session, state)
     if reason is not None:
@@ -249,27 +255,31 @@ def _is_due(session: working.Session, state: job_state.JobState, *, admission: b
 def _place(session: working.Session, queue: queues.Queue, turn: reasons.JobTurn) -> bool:
     """Give the job one turn: place the minimum as a block, or one more pod.
 
-    Return whether pods are bound.
+    Return whether pods are bound, or wait for volumes and don't keep other pods of the job waiting.
     """
     state = turn.state
     with session.statement() as trial:
-        _fill(session, trial, queue, turn)
+        fill = functools.partial(_fill, session, trial, queue, turn)
+        fill()
         if not state.job.pending_best_effort and session.dispatch.all_agree("job_ready", state):
             trial.commit()
-            return True
+            return not session.volume_binding.holds_back(state)
         best_effort_placement = _best_effort(session, trial, queue, turn)
         outcome = best_effort_placement.conclude()
         if outcome is best_effort.Outcome.NEITHER and attempt.place(session, trial, queue, state):
-            turn.tasks = deque(_pending(session, state))
+            turn.tasks = deque(ordering.pending(session.dispatch, state))
             outcome = best_effort_placement.conclude()
         if turn.tasks and job_state.rests(session.dispatch, state, jobs.PLACED):
-            _fill(session, trial, queue, turn, idlers=False)  # more large tasks may fit
+            fill(idlers=False)  # more large tasks may fit
+            outcome = best_effort_placement.conclude()
+        if outcome is best_effort.Outcome.NEITHER and held_nodes.take(session, trial, turn, fill):
             outcome = best_effort_placement.conclude()
         if outcome is best_effort.Outcome.WAITS:
             reasons.note_waiting(session, state)
         elif outcome is best_effort.Outcome.NEITHER:
             reasons.note_incomplete(session, state)
-    return outcome is best_effort.Outcome.STARTS
+    starts = outcome is best_effort.Outcome.STARTS
+    return starts and not session.volume_binding.holds_back(state)
 
 
 def _fill(

@@ -20,23 +20,21 @@ modify no arguments, and answer equal questions equally: no clock, no randomness
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.core.api import views
+from vscheduler.core.api import node_views, views
 from vscheduler.core.fair_share import demands, node_pools
 from vscheduler.core.model import (
-    constraints,
     decisions,
     durations,
     jobs,
     nodes,
     queues,
-    refusals,
     resources,
     snapshot,
 )
@@ -66,64 +64,8 @@ class Argument:
     """Raises ValueError for an invalid value; durations.seconds, for example, validates text."""
 
 
-@dataclass(frozen=True, slots=True)
-class NodeView:
-    """The nodes that a question is about, as columns: n rows of the N nodes of the cluster.
-
-    The first question covers all rows, later questions only rows touched by placements. The answer
-    for a row must depend on that row only (see also `outlook` and `row_outlook`). Amounts are int64
-    arrays of shape (n, R), in the columns of the session's ResourceSpace; arrays are read-only.
-    """
-
-    layout: nodes.NodeLayout
-    rows: NDArray[np.int64] | None
-    """The rows of the layout; None means all."""
-    allocatable: resources.Vector
-    used: resources.Vector
-    """Requests of pods on the nodes, including pods being deleted."""
-    future_used: resources.Vector
-    """The requests after pending releases, with pipelined and reserved pods added."""
-    ports: Mapping[str, tuple[constraints.HostPort, ...]]
-    """By node name, host ports of pods that stay, including pods placed in this cycle."""
-    leaving_ports: Mapping[str, tuple[constraints.HostPort, ...]]
-    """By node name, host ports of pods being deleted, including pods evicted in this cycle."""
-    _sizes: dict[int, NDArray[np.float64]] = field(
-        default_factory=dict, init=False, compare=False, repr=False
-    )
-
-    def sizes(self, column: int) -> NDArray[np.float64]:
-        """Return allocatable amounts to divide by, (n,): at least 1.0 each; read-only, cached."""
-        found = self._sizes.get(column)
-        if found is None:
-            found = np.maximum(self.allocatable[:, column], 1).astype(np.float64)
-            found.setflags(write=False)
-            self._sizes[column] = found
-        return found
-
-    def of(self, column: NDArray[Scalar]) -> NDArray[Scalar]:
-        """Return the part of a full column (N, …) for these rows."""
-        return column if self.rows is None else column[self.rows]
-
-    @property
-    def size(self) -> int:
-        """n, the number of rows."""
-        return int(self.allocatable.shape[0])
-
-
-@dataclass(frozen=True, slots=True)
-class FilterResult:
-    """The answer of one filter: the rows that pass, and why all other rows refuse the pod."""
-
-    refusal: refusals.Refusal | str
-    """A code with data, or a plugin's own text, shown unchanged: `node(s) were spot nodes`."""
-    passes: nodes.Mask
-    """The mask of rows that pass, (n,)."""
-    later: nodes.Mask | None = None
-    """The mask after pods being deleted are gone, if different."""
-    curable: bool = False
-    """Whether evictions could change the answer: host ports, affinity between pods."""
-    temporary: bool = False
-    """Whether the refusal is temporary, and says nothing about the node itself."""
+NodeView = node_views.NodeView
+FilterResult = node_views.FilterResult
 
 
 class Session(Protocol):
@@ -140,6 +82,10 @@ class Session(Protocol):
     @property
     def nominated(self) -> views.NominatedPods:
         """Pods of other schedulers that wait on nominated nodes, with their requests."""
+
+    @property
+    def volumes(self) -> node_views.Volumes:
+        """Which nodes the volumes of pods allow."""
 
     @property
     def job_states(self) -> Mapping[jobs.JobId, views.JobState]:

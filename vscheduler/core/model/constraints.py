@@ -9,7 +9,7 @@ many dictionaries. Each value therefore computes its hash only once (`hashed_onc
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 Value = TypeVar("Value", bound="Hashed")
 
@@ -162,6 +162,36 @@ class HostPort:
 
 @hashed_once
 @dataclass(frozen=True, slots=True)
+class ClaimUse(Hashed):
+    """A volume of a pod that comes from a claim, which may be a generic ephemeral volume."""
+
+    claim: str
+    """The claim as `namespace/name`."""
+    read_only: bool = False
+    owner: str = ""
+    """UID of the pod, if the claim is made for this pod (a generic ephemeral volume)."""
+
+
+@hashed_once
+@dataclass(frozen=True, slots=True)
+class DiskUse(Hashed):
+    """A volume of a pod that names a disk of an in-tree plugin instead of a claim."""
+
+    plugin: str
+    """Name of the plugin, such as kubernetes.io/gce-pd."""
+    disk: tuple[str, ...]
+    """What identifies the disk for the plugin."""
+    read_only: bool = False
+    monitors: tuple[str, ...] = ()
+    """Addresses of Ceph monitors (rbd); disks are the same only if they share one."""
+
+
+PodVolume: TypeAlias = ClaimUse | DiskUse
+"""A volume of a pod that matters for the choice of a node."""
+
+
+@hashed_once
+@dataclass(frozen=True, slots=True)
 class PodSet(Hashed):
     """The pods matched by a pod affinity term or spread constraint: labels and namespaces.
 
@@ -252,6 +282,9 @@ class Constraints(Hashed):
     """Required pod anti-affinity: no matching pod may be in the node's domain."""
     pod_preferred: tuple[PreferredPodTerm, ...] = ()
     spread: tuple[Spread, ...] = ()
+    volumes: tuple[PodVolume, ...] = ()
+    """Volumes from claims, and disks of in-tree plugins, in the order of the manifest. Only in the
+    classes of waiting pods, since many pods have a claim of their own."""
 
 
 ANYWHERE = Constraints()

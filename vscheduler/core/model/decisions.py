@@ -8,7 +8,15 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeAlias
 
-from vscheduler.core.model import jobs, queues, refusals, resources, snapshot
+from vscheduler.core.model import (
+    claim_decisions,
+    gang_proof,
+    jobs,
+    queues,
+    refusals,
+    resources,
+    snapshot,
+)
 from vscheduler.core.model import nodes as tables
 
 
@@ -104,6 +112,8 @@ class ReasonCode(StrEnum):
     CLUSTER_FULL = "ClusterFull"
     """The job's minResources exceed the remaining capacity of the cluster."""
     QUEUE_OVER_SHARE = "QueueOverShare"
+    WAITS_FOR_VOLUMES = "WaitsForVolumes"
+    """The pods have nodes and wait for their claims, or an attempt to have these bound failed."""
     NO_NODES = "NoNodes"
     NO_ROOM = "NotEnoughResources"
     WAITS_FOR_RELEASE = "WaitsForRelease"
@@ -181,34 +191,6 @@ LEAVES_MAX = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PodsOfKind:
-    """Equal pods of a gang."""
-
-    count: int
-    role: str
-    request: resources.ResourceMap
-    nodes: int
-    """How many nodes could take such a pod, if the gang had no others."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GangProof:
-    """What a search for nodes for a whole gang has shown: the gang fits nowhere, or not so soon."""
-
-    proved: bool
-    """Whether no placement starts the gang on what is free; otherwise the search was cut short."""
-    steps: int
-    """How many placements of single pods were tried."""
-    blocking: tuple[PodsOfKind, ...] = ()
-    """If proved, pods that can't run at the same time on what is free. Empty if the gang needs only
-    some of its pods, and no other choice of them fits, either."""
-    irreducible: bool = False
-    """Whether these pods would fit with any one of them left out."""
-    limited: bool = False
-    """Whether only choices of pods count that the queue may have."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Reason:
     """The dominant reason why a job, or the rest of a job, is not placed, with numbers."""
 
@@ -247,7 +229,9 @@ class Reason:
     lacking: int = 0
     """If not 0, the shortages are of so many pods together, which the gang lacks."""
     holes: tuple[MissingResource, ...] = ()
-    proof: GangProof | None = None
+    volumes: claim_decisions.VolumeWait | None = None
+    """How far the volumes are that the job waits for."""
+    proof: gang_proof.GangProof | None = None
     """What the search for the whole gang has shown, where pods of different kinds are needed."""
 
 
@@ -273,6 +257,10 @@ class GroupStatus:
     """Invalid pods, each with an error."""
     refused_binds: tuple[RefusedBind, ...] = ()
     """Pods whose last bind was refused. They have no node, although their places are kept."""
+    without_volumes: tuple[jobs.Task, ...] = ()
+    """Pods that wait on their nodes for volumes, or with others that do."""
+    volumes: claim_decisions.VolumeWait | None = None
+    """How far the volumes of these pods are."""
     reason: Reason | None = None
 
 
@@ -385,6 +373,10 @@ class CycleResult:
     total: Mapping[str, float]
     """The amounts from which shares are computed."""
     carried: snapshot.Carried
+    claims: tuple[claim_decisions.PrepareClaims, ...] = ()
+    """By job, the volumes to ask for so that pods can start later."""
+    releases: tuple[claim_decisions.Release, ...] = ()
+    """What was asked for and no pod waits for any more: first claims, then volumes, by name."""
     excluded: tuple[Exclusion, ...] = ()
     """Nodes left out of the total, the largest group first."""
     finished: bool = True

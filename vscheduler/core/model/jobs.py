@@ -99,7 +99,6 @@ class PodClass:
     constraints: constraints.Constraints = constraints.ANYWHERE
     hints: Mapping[str, str] = field(default_factory=dict)
     """Annotations used by plugins for scores and filters (tdm, resource-strategy-fit)."""
-
     best_effort: bool = field(init=False)
     """Whether the pod requests nothing but a pod slot."""
 
@@ -149,6 +148,7 @@ class Task:
     """The pod's spec.priorityClassName."""
     scheduled_at: float | None = None
     """Last transition of the condition PodScheduled, in seconds since the epoch."""
+    volumes: tuple[constraints.PodVolume, ...] = ()  # part of the class while the pod waits
 
     @property
     def key(self) -> str:
@@ -175,7 +175,7 @@ class InvalidPod:
     """The invalid field as in a manifest, for example spec.resourceClaims."""
     message: str
     gated: bool = False
-    """Whether the pod has scheduling gates, which are already reported in its condition."""
+    """Whether its condition already reports scheduling gates."""
 
     @property
     def key(self) -> str:

@@ -11,7 +11,15 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.core.model import constraints, jobs, pod_affinity, queues, resources
+from vscheduler.core.model import (
+    claim_decisions,
+    constraints,
+    jobs,
+    pod_affinity,
+    queues,
+    resources,
+    storage,
+)
 from vscheduler.core.model import nodes as tables
 
 LAYOUTS_MAX = 2
@@ -269,6 +277,12 @@ class Carried:
     """By job, pods whose last bind the API server refused, with its message. Such a pod has no
     node, even if it keeps its place there until the next attempt. Filled in by the sender of
     binds."""
+    claim_attempts: Mapping[str, claim_decisions.ClaimAttempt] = field(default_factory=dict)
+    """By claim (`namespace/name`), attempts to have it bound. After a restart, attempts under way
+    are read from the claims and volumes, and pauses after failures are over."""
+    refused_claims: Mapping[str, str] = field(default_factory=dict)
+    """By claim (`namespace/name`), what the API server said when it refused the last request for a
+    volume. Filled in by the sender."""
 
 
 FRESH = Carried()
@@ -305,4 +319,6 @@ class Snapshot:
     exist."""
     affinity_index: pod_affinity.PodAffinityIndex = pod_affinity.NOBODY
     """Pod counts per node, for pod affinity and topology spread."""
+    storage: storage.Storage = storage.NO_STORAGE
+    """Claims, volumes and their use; NO_STORAGE unless a pod uses volumes that matter."""
     carried: Carried = FRESH

@@ -1,7 +1,7 @@
 """Placement: filter and score all nodes for a pod class once, then only nodes that changed."""
 
 from collections import OrderedDict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -141,7 +141,7 @@ class Placement:
         self._session.spend("explanations", EXPLANATION_COST)
         view = self._session.cluster.view()
         lasting = self._lasting(task, view)
-        found = self._explanations.now(task, [*lasting, *self._pauses(view)])
+        found = self._explanations.now(task, [*lasting, *self._pauses(task, view)])
         outsized = self._explanations.outsized(
             task, [each for each in lasting if not each.temporary]
         )
@@ -318,14 +318,31 @@ class Placement:
         self, task: jobs.Task, view: contracts.NodeView
     ) -> Sequence[contracts.FilterResult]:
         """Return the results of all filters for these nodes, pauses after refusals included."""
-        return [*self._lasting(task, view), *self._pauses(view)]
+        return [*self._lasting(task, view), *self._pauses(task, view)]
 
-    def _pauses(self, view: contracts.NodeView) -> list[contracts.FilterResult]:
+    def _pauses(self, task: jobs.Task, view: contracts.NodeView) -> list[contracts.FilterResult]:
         """Return the pauses after refusals as filter results for these nodes."""
-        return [
+        found = [
             contracts.FilterResult(refusal, view.of(passes), temporary=True)
             for refusal, passes in self._paused.items()
         ]
+        if task.volumes:
+            found += self._claim_pauses(task, view)
+        return found
+
+    def _claim_pauses(
+        self, task: jobs.Task, view: contracts.NodeView
+    ) -> Iterator[contracts.FilterResult]:
+        """Iterate over the pauses after attempts to have the task's claims bound."""
+        for claim, pause in self._session.volume_binding.attempts.pauses(task):
+            code = refusals.RefusalCode.VOLUME_REFUSED
+            passes = np.ones(view.layout.size, dtype=np.bool_)
+            if not pause.node:
+                code, passes[:] = refusals.RefusalCode.VOLUME_LATE, False
+            elif pause.node in view.layout.rows:
+                passes[view.layout.rows[pause.node]] = False
+            refusal = refusals.Refusal(code, claim, str(pause.seconds))
+            yield contracts.FilterResult(refusal, view.of(passes), temporary=True)
 
     def _lasting(self, task: jobs.Task, view: contracts.NodeView) -> list[contracts.FilterResult]:
         """Return the filter results that don't expire by themselves."""

@@ -66,10 +66,10 @@ class CachedRules:
 
 
 class Predicates(contracts.Plugin):
-    """Filters nodes by specs, labels, taints, host ports and other pods.
+    """Filters nodes by specs, labels, taints, host ports, volumes and other pods.
 
-    Cordons, taints, node selectors and affinity, features, host ports, pod affinity and spread are
-    checked.
+    Cordons, taints, node selectors and affinity, features, host ports, volumes, pod affinity and
+    spread are checked.
     """
 
     name = "predicates"
@@ -80,24 +80,19 @@ class Predicates(contracts.Plugin):
         "predicate.TaintTolerationEnable": contracts.Argument(bool, default=True),
         "predicate.CacheEnable": contracts.Argument(bool, default=False),
         "predicate.PodAffinityEnable": contracts.Argument(bool, default=True),
-        "predicate.NodeVolumeLimitsEnable": contracts.Argument(
-            bool, default=False, missing="volume limits of nodes"
-        ),
-        "predicate.VolumeZoneEnable": contracts.Argument(
-            bool, default=False, missing="zones of volumes"
-        ),
+        "predicate.NodeVolumeLimitsEnable": contracts.Argument(bool, default=True),
+        "predicate.VolumeZoneEnable": contracts.Argument(bool, default=True),
         "predicate.PodTopologySpreadEnable": contracts.Argument(bool, default=True),
-        "predicate.VolumeBindingEnable": contracts.Argument(
-            bool, default=False, missing="volume binding"
-        ),
+        "predicate.VolumeBindingEnable": contracts.Argument(bool, default=True),
         "predicate.DynamicResourceAllocationEnable": contracts.Argument(
             bool, default=False, missing="dynamic resource allocation"
         ),
-        "volumebinding.bindTimeoutSeconds": contracts.Argument(
-            int, None, minimum=0, missing="volume binding"
+        "volumebinding.bindTimeoutSeconds": contracts.Argument(int, 600, minimum=0),
+        # Volcano and kube-scheduler score by storage only behind a feature gate that is off.
+        "volumebinding.weight": contracts.Argument(
+            int, None, minimum=0, missing="scores by storage"
         ),
-        "volumebinding.weight": contracts.Argument(int, None, minimum=0, missing="volume binding"),
-        "volumebinding.shape": contracts.Argument(list, None, missing="volume binding"),
+        "volumebinding.shape": contracts.Argument(list, None, missing="scores by storage"),
         "dynamicresources.filterTimeoutSeconds": contracts.Argument(
             int, None, minimum=0, missing="dynamic resource allocation"
         ),
@@ -115,6 +110,12 @@ class Predicates(contracts.Plugin):
         self._affinity = bool(self.argument("predicate.NodeAffinityEnable"))
         self._taints = bool(self.argument("predicate.TaintTolerationEnable"))
         self._ports = bool(self.argument("predicate.NodePortsEnable"))
+        self._volumes = session.volumes
+        self._volume_binding = bool(self.argument("predicate.VolumeBindingEnable"))
+        self._volume_zones = bool(self.argument("predicate.VolumeZoneEnable"))
+        self._volume_limits = bool(self.argument("predicate.NodeVolumeLimitsEnable"))
+        if self._volume_binding:
+            self._volumes.bind_claims(self.number("volumebinding.bindTimeoutSeconds"))
         self._fixed: dict[Hashable, list[contracts.FilterResult]] = {}
         """Cached results, by the constraints of a pod class they follow from."""
 
@@ -138,6 +139,8 @@ class Predicates(contracts.Plugin):
             later = tables.free_ports(nodes.layout, nodes.rows, wanted, nodes.ports)
             left = tables.free_ports(nodes.layout, nodes.rows, wanted, nodes.leaving_ports)
             results.append(contracts.FilterResult(PORTS, later & left, later, curable=True))
+        if limits.volumes:
+            results += self._volume_results(task.pod_class, nodes)
         affinity = self._affinity_counts.state_of(task)
         if affinity is not None:
             rules = self._ruling(affinity, task.pod_class).rules
@@ -163,16 +166,23 @@ class Predicates(contracts.Plugin):
             return mask
 
         parts = (limits.tolerations, limits.node_selector, limits.required, limits.features)
-        return layout.memo(("class", self._taints, self._affinity, *parts), compute)
+        mask = layout.memo(("class", self._taints, self._affinity, *parts), compute)
+        # What volumes allow changes with their objects, and not with the layout of the nodes.
+        usable = self._usable(pod_class, layout) if limits.volumes else None
+        return mask if usable is None else mask & usable
 
     def outlook(self, task: jobs.Task) -> Hashable:
         """Return which label values pass, for filters influenced by pods on other nodes.
 
         The result has flags instead of pod counts, so most placements leave the outlook of other
-        nodes as before.
+        nodes as before. For a pod with volumes, the result also says what other pods took of them.
         """
         affinity = self._affinity_counts.state_of(task)
-        return None if affinity is None else self._ruling(affinity, task.pod_class).outlook
+        near = None if affinity is None else self._ruling(affinity, task.pod_class).outlook
+        if not task.pod_class.constraints.volumes:
+            return near
+        taken = self._volumes.outlook(task.pod_class)
+        return near if taken is None else (near, taken)
 
     def row_outlook(self, task: jobs.Task, rows: NDArray[np.int64]) -> Sequence[Hashable] | None:
         """Return which filters pass on each node, for filters influenced by its own pods only.
@@ -182,10 +192,34 @@ class Predicates(contracts.Plugin):
         """
         affinity = self._affinity_counts.state_of(task)
         local = () if affinity is None else self._ruling(affinity, task.pod_class).local
+        attached = (
+            self._volumes.row_outlook(task.pod_class, rows)
+            if task.pod_class.constraints.volumes
+            else None
+        )
         if not local:
-            return None
+            return attached
         answers = [answer for domain_filter in local for answer in domain_filter.on(rows)]
-        return [each.tobytes() for each in np.stack(answers, axis=1)]
+        near = [each.tobytes() for each in np.stack(answers, axis=1)]
+        return near if attached is None else list(zip(near, attached, strict=True))
+
+    def _volume_results(
+        self, pod_class: jobs.PodClass, nodes: contracts.NodeView
+    ) -> Iterator[contracts.FilterResult]:
+        """Yield results for the volumes of a pod class, in kube-scheduler's order."""
+        yield from self._volumes.restrictions(pod_class, nodes)
+        if self._volume_limits:
+            yield from self._volumes.limits(pod_class, nodes)
+        if self._volume_binding:
+            yield from self._volumes.binding(pod_class, nodes)
+        if self._volume_zones:
+            yield from self._volumes.zones(pod_class, nodes)
+
+    def _usable(self, pod_class: jobs.PodClass, layout: tables.NodeLayout) -> tables.Mask | None:
+        """Return the nodes (N,) that bound claims allow; None: all."""
+        return self._volumes.usable(
+            pod_class, layout, binding=self._volume_binding, zones=self._volume_zones
+        )
 
     def _ruling(self, affinity: views.PodAffinityState, pod_class: jobs.PodClass) -> CachedRules:
         """Return the rules for a task in this state, cached until a counted pod moves."""

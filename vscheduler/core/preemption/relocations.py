@@ -9,7 +9,7 @@ would never end.
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 
-from vscheduler.core.model import jobs, snapshot
+from vscheduler.core.model import constraints, jobs, snapshot
 from vscheduler.core.session import interfaces, job_state, statement
 from vscheduler.core.session import session as working
 
@@ -24,13 +24,21 @@ def successor(task: jobs.Task) -> jobs.Task | None:
     """Return the expected replacement of the pod.
 
     None for pods with affinity, anti-affinity or topology spread: counts for such constraints are
-    kept for waiting pods only, so feasible nodes of a future pod are unknown.
+    kept for waiting pods only, so feasible nodes of a future pod are unknown. None as well for pods
+    whose claims are made for them: the replacement will have claims of its own.
     """
     limits = task.pod_class.constraints
     if limits.pod_affinity or limits.pod_anti_affinity or limits.spread:
         return None
+    pod_class = task.pod_class
+    if task.volumes:
+        if any(isinstance(each, constraints.ClaimUse) and each.owner for each in task.volumes):
+            return None
+        limits = dataclasses.replace(limits, volumes=task.volumes)
+        pod_class = dataclasses.replace(pod_class, constraints=limits)
     return dataclasses.replace(
         task,
+        pod_class=pod_class,
         uid=jobs.TaskId(task.uid + REPLACEMENT_SUFFIX),
         status=jobs.TaskStatus.PENDING,
         node=None,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from vscheduler.core.config import policy as policies
-from vscheduler.core.model import decisions, jobs, queues, resources, snapshot
+from vscheduler.core.model import decisions, jobs, queues, resources, snapshot, storage
 from vscheduler.core.session import job_state
 
 Pods: TypeAlias = tuple[tuple[jobs.PodClass, int], ...]
@@ -171,6 +171,8 @@ class KnownUnschedulable:
     """The array of the snapshot; replaced whenever a node changes in anything except its pods."""
     queues: Mapping[str, queues.Queue]
     policy: policies.Policy
+    storage: storage.Storage
+    """Jobs with volumes depend on its objects, but not on who uses them."""
     entries: dict[jobs.JobId, Entry]
 
     @property
@@ -220,11 +222,22 @@ def still_known(
     carried = taken.carried.unschedulable
     entries: dict[jobs.JobId, Entry] = {}
     if isinstance(carried, KnownUnschedulable) and carried.holds(taken, policy):
+        same_storage = carried.storage.has_same_objects(taken.storage)
         entries = {
             job: entry
             for job, entry in carried.entries.items()
-            if job in job_states and job_states[job].job is entry.job
+            if job in job_states
+            and job_states[job].job is entry.job
+            and (same_storage or not _uses_volumes(entry.job))
         }
     return KnownUnschedulable(
-        allocatable=taken.nodes.allocatable, queues=taken.queues, policy=policy, entries=entries
+        allocatable=taken.nodes.allocatable,
+        queues=taken.queues,
+        policy=policy,
+        storage=taken.storage,
+        entries=entries,
     )
+
+
+def _uses_volumes(job: jobs.Job) -> bool:
+    return any(pod_class.constraints.volumes for pod_class in job.classes)

@@ -11,9 +11,11 @@ from vscheduler.core.api import contracts
 from vscheduler.core.model import constraints, jobs, pod_affinity, resources, snapshot
 from vscheduler.core.session import evictable_pods, interfaces, job_state
 
+PodPresence = pod_affinity.PodPresence
+
 PRESENCE = {
-    jobs.TaskStatus.ALLOCATED: pod_affinity.PodPresence.STAYING,
-    jobs.TaskStatus.PIPELINED: pod_affinity.PodPresence.COMING,
+    jobs.TaskStatus.ALLOCATED: PodPresence.STAYING,
+    jobs.TaskStatus.PIPELINED: PodPresence.COMING,
 }
 """How pod affinity counts a task that was placed in this cycle, by the new status of the task."""
 
@@ -33,8 +35,9 @@ class ClusterState:
         taken: snapshot.Snapshot,
         job_states: Mapping[jobs.JobId, job_state.JobState],
         affinity_counts: interfaces.PodAffinityCounts,
+        volumes: interfaces.Volumes,
     ) -> None:
-        """Copy the nodes of the snapshot; job_states and affinity_counts are changed in place."""
+        """Copy the nodes of the snapshot; all other arguments are changed in place."""
         table = taken.nodes
         self.layout = table.layout
         self.allocatable = resources.by_column(table.allocatable)
@@ -51,6 +54,7 @@ class ClusterState:
         self._space = taken.space
         self._job_states = job_states
         self._affinity_counts = affinity_counts
+        self._volumes = volumes
         self._eviction_refused = taken.carried.eviction_refused_pods
         self._requests: dict[jobs.PodClass, resources.Vector] = {}
 
@@ -114,6 +118,9 @@ class ClusterState:
         name = self.layout.names[row]
         take_ports(self._ports, name, task)
         self._affinity_counts.move(task, row, PRESENCE[status], 1)
+        if task.volumes:
+            self._volumes.move(task, row, PRESENCE[status], 1)
+            self._volumes.assume(task, row)
         self._touched.append(row)
         self._job_states[task.job].move(task, status, name)
         self._notify("on_allocate", task)
@@ -127,6 +134,9 @@ class ClusterState:
         if state.status(task) is jobs.TaskStatus.ALLOCATED:
             self.used[row] -= request
         self._affinity_counts.move(task, row, PRESENCE[state.status(task)], -1)
+        if task.volumes:
+            self._volumes.forget(task)
+            self._volumes.move(task, row, PRESENCE[state.status(task)], -1)
         name = self.layout.names[row]
         give_ports_back(self._ports, name, task)
         self._touched.append(row)
@@ -145,7 +155,9 @@ class ClusterState:
     def _reserve(self, reservation: snapshot.ReplacementReservation, step: int) -> None:
         row, task = self.layout.rows[reservation.node], reservation.task
         self.future_used[row] += step * self.request(task)
-        self._affinity_counts.move(task, row, pod_affinity.PodPresence.COMING, step)
+        self._affinity_counts.move(task, row, PodPresence.COMING, step)
+        if task.volumes:
+            self._volumes.move(task, row, PodPresence.COMING, step)
         self._touched.append(row)
 
     def evict(self, task: jobs.Task, row: int) -> None:
@@ -154,8 +166,7 @@ class ClusterState:
         self.future_used[row] -= self.request(task)
         give_ports_back(self._ports, name, task)
         take_ports(self._leaving_ports, name, task)
-        self._affinity_counts.move(task, row, pod_affinity.PodPresence.STAYING, -1)
-        self._affinity_counts.move(task, row, pod_affinity.PodPresence.LEAVING, 1)
+        self._change_presence(task, row, PodPresence.STAYING, PodPresence.LEAVING)
         self._touched.append(row)
         self.budgets.take(task)
         self._job_states[task.job].move(task, jobs.TaskStatus.RELEASING, name)
@@ -169,22 +180,33 @@ class ClusterState:
         self.budgets.give_back(task)
         give_ports_back(self._leaving_ports, name, task)
         take_ports(self._ports, name, task)
-        self._affinity_counts.move(task, row, pod_affinity.PodPresence.LEAVING, -1)
-        self._affinity_counts.move(task, row, pod_affinity.PodPresence.STAYING, 1)
+        self._change_presence(task, row, PodPresence.LEAVING, PodPresence.STAYING)
         self._touched.append(row)
         self._job_states[task.job].move(task, task.status, task.node)
 
     def hold_back(self, task: jobs.Task, row: int) -> None:
         """Let pod affinity count an allocated task as waiting; others can't rely on it yet."""
-        self._affinity_counts.move(task, row, pod_affinity.PodPresence.STAYING, -1)
-        self._affinity_counts.move(task, row, pod_affinity.PodPresence.COMING, 1)
+        self._change_presence(task, row, PodPresence.STAYING, PodPresence.COMING)
         self._touched.append(row)
 
     def let_start(self, task: jobs.Task, row: int) -> None:
         """Undo `hold_back` exactly."""
-        self._affinity_counts.move(task, row, pod_affinity.PodPresence.COMING, -1)
-        self._affinity_counts.move(task, row, pod_affinity.PodPresence.STAYING, 1)
+        self._change_presence(task, row, PodPresence.COMING, PodPresence.STAYING)
         self._touched.append(row)
+
+    def _change_presence(
+        self,
+        task: jobs.Task,
+        row: int,
+        before: PodPresence,
+        after: PodPresence,
+    ) -> None:
+        """Count the task differently for pod affinity, and as a user of its volumes."""
+        self._affinity_counts.move(task, row, before, -1)
+        self._affinity_counts.move(task, row, after, 1)
+        if task.volumes:
+            self._volumes.move(task, row, before, -1)
+            self._volumes.move(task, row, after, 1)
 
 
 class Budgets:

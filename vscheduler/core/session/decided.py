@@ -6,7 +6,7 @@
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 
-from vscheduler.core.model import decisions, jobs, snapshot
+from vscheduler.core.model import decisions, gang_proof, jobs, snapshot
 
 PRECEDENCE = {code: place for place, code in enumerate(decisions.ReasonCode)}
 
@@ -112,7 +112,7 @@ class JobReasons:
         known = self._by_job.get(job)
         return known is None or PRECEDENCE[code] < PRECEDENCE[known.code]
 
-    def add_proof(self, job: jobs.JobId, proof: decisions.GangProof) -> None:
+    def add_proof(self, job: jobs.JobId, proof: gang_proof.GangProof) -> None:
         """Add what a search has shown to the reason of a job for which no nodes were found."""
         known = self._by_job.get(job)
         if known is not None and known.code is decisions.ReasonCode.NO_ROOM:

@@ -1,6 +1,6 @@
 """Interfaces: what a Session receives from higher layers, as Session and its users see them.
 
-`core.cycle.open_session` passes in a Placement and the PodAffinityCounts.
+`core.cycle.open_session` passes in a Placement, the PodAffinityCounts and the Volumes.
 """
 
 from collections.abc import Sequence
@@ -10,8 +10,8 @@ from typing import Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.core.api import contracts, views
-from vscheduler.core.model import decisions, jobs, nodes, pod_affinity
+from vscheduler.core.api import contracts, node_views, views
+from vscheduler.core.model import claim_decisions, decisions, jobs, nodes, pod_affinity
 
 Holes: TypeAlias = tuple[decisions.MissingResource, ...]
 """The largest free amount on any node, by resource."""
@@ -89,3 +89,36 @@ class PodAffinityCounts(views.PodAffinityCounts, Protocol):
 
     def would_break_affinity(self, tasks: Sequence[jobs.Task]) -> bool:
         """Whether pods placed in this cycle rely on these pods for required affinity."""
+
+
+class Volumes(node_views.Volumes, Protocol):
+    """Volumes as the cycle has decided so far (core.placement.volumes.state).
+
+    Only tasks with volumes are moved, assumed and forgotten.
+    """
+
+    @property
+    def binds(self) -> bool:
+        """Whether claims are bound before pods: a plugin looks at them, and they can be read."""
+
+    @property
+    def bind_timeout_seconds(self) -> float:
+        """How long pods keep their nodes while a claim isn't bound; 0 without a limit."""
+
+    def unbound(self, task: jobs.Task, row: int) -> tuple[claim_decisions.ClaimBinding, ...]:
+        """Return the claims to bind before the task may start on this node, each with its choice.
+
+        In the order of the pod's volumes. Empty if all claims are bound, or no plugin looks at
+        claims. For a task that is placed already, the choice is the one made with its placement.
+        """
+
+    def assume(self, task: jobs.Task, row: int) -> None:
+        """Give the task's claims what is chosen for them on this node."""
+
+    def forget(self, task: jobs.Task) -> None:
+        """Undo `assume` exactly."""
+
+    def move(
+        self, task: jobs.Task, row: int, presence: pod_affinity.PodPresence, step: int
+    ) -> None:
+        """Count the task's volumes with this presence (step 1), or remove them again (step -1)."""

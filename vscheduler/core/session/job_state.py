@@ -317,6 +317,11 @@ class JobState:
         return missing <= sum(task.best_effort and task.role == role for task in pending)
 
     @property
+    def starts_singly(self) -> bool:
+        """Whether each pod of the job can start without the others."""
+        return self.job.min_member <= 1 and not self.job.roles_count and not self.sub_groups
+
+    @property
     def untouched(self) -> bool:
         """Whether every task has the status and node of the snapshot."""
         return not self._moved

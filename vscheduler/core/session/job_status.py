@@ -10,7 +10,7 @@ import numpy as np
 
 from vscheduler.core.config import cycle_rules
 from vscheduler.core.model import decisions, jobs, queues, refusals, snapshot
-from vscheduler.core.session import job_state, reasons
+from vscheduler.core.session import job_state, reasons, volume_binding
 from vscheduler.core.session import session as working
 
 NODES_HELP = frozenset(
@@ -48,11 +48,14 @@ def close(session: working.Session, faults: tuple[decisions.Fault, ...]) -> deci
         started = {bind.task.job for bind in decided.binds}
         tried = session.snapshot.carried.attempted | (waiting - started)
     used, known = session.dispatch.last("usages"), session.known_unschedulable
+    volumes = _conclude_volumes(session)
     return decisions.CycleResult(
         binds=tuple(sorted(decided.binds, key=lambda bind: bind.task.key)),
         pipelined=tuple(sorted(decided.pipelined.values(), key=lambda pipeline: pipeline.task.key)),
         evicts=tuple(sorted(decided.evicts.values(), key=lambda evict: evict.task.key)),
-        groups=_groups(session),
+        claims=volumes.prepared,
+        releases=volumes.releases,
+        groups=_groups(session, volumes),
         queues=_queues(session, used),
         total=session.space.amounts(session.total),
         excluded=exclusions(session),
@@ -71,6 +74,7 @@ def close(session: working.Session, faults: tuple[decisions.Fault, ...]) -> deci
             node_losses=session.node_losses.carried(),
             past_usage=used,
             gang_searches=session.gang_searches.carried(session.reasons.not_attempted),
+            claim_attempts=volumes.attempts,
         ),
         finished=not session.work_budget.exhausted,
         wake_at=decided.wake_at,
@@ -79,6 +83,19 @@ def close(session: working.Session, faults: tuple[decisions.Fault, ...]) -> deci
         costs=_costs(session),
         faults=faults,
     )
+
+
+def _conclude_volumes(session: working.Session) -> volume_binding.Conclusion:
+    without_turn = session.reasons.not_attempted
+    concluded = session.volume_binding.conclude(
+        session.decided,
+        session.layout.rows,
+        without_turn=[session.job_states[job].job for job in without_turn],
+        finished=not session.work_budget.exhausted,
+    )
+    for at in concluded.wake_at:
+        session.wake(at)
+    return concluded
 
 
 def _costs(session: working.Session) -> Mapping[str, int]:
@@ -146,18 +163,20 @@ def _is_terminating(state: job_state.JobState) -> bool:
     return state.scheduled_tasks + releasing >= state.job.min_member
 
 
-def _groups(session: working.Session) -> tuple[decisions.GroupStatus, ...]:
+def _groups(
+    session: working.Session, volumes: volume_binding.Conclusion
+) -> tuple[decisions.GroupStatus, ...]:
     statuses = [_without_queue(job) for job in session.jobs_without_queue]
     known, by_job = session.known_unschedulable, session.reasons.by_job
     not_attempted = session.reasons.not_attempted
     refused = session.snapshot.carried.refused_binds
     for job, state in session.job_states.items():
         if not state.untouched or job in refused:
-            statuses.append(_group(session, state))
+            statuses.append(_group(session, state, volumes))
         elif job not in not_attempted:
             # Most jobs wait for nothing and haven't changed: their status is kept with the job.
             same = job not in by_job and state.phase is state.job.state.phase
-            ask = functools.partial(_group, session, state)
+            ask = functools.partial(_group, session, state, volumes)
             if same:
                 statuses.append(state.job.memo("status", ask))
             elif job not in known.entries:
@@ -167,9 +186,15 @@ def _groups(session: working.Session) -> tuple[decisions.GroupStatus, ...]:
     return tuple(sorted(statuses, key=lambda status: status.job))
 
 
-def _group(session: working.Session, state: job_state.JobState) -> decisions.GroupStatus:
+def _group(
+    session: working.Session, state: job_state.JobState, volumes: volume_binding.Conclusion
+) -> decisions.GroupStatus:
     job, rules = state.job, session.policy.rules
-    reason = session.reasons.by_job.get(job.id) or _waits(state) or reasons.rejected(state)
+    reason = session.reasons.by_job.get(job.id)
+    held = volumes.waits.get(job.id)
+    if held is not None and (reason is None or session.volume_binding.holds_back(state)):
+        reason = reasons.waits_for_volumes(state, held)
+    reason = reason or _waits(state) or reasons.rejected(state)
     reason = reason or reasons.short_sub_group(state)
     refused = _refused_binds(session, state)
     reason = reason or reasons.bind_refused(state, refused)
@@ -197,8 +222,16 @@ def _group(session: working.Session, state: job_state.JobState) -> decisions.Gro
         withheld=() if told else waiting,
         rejections=job.rejections,
         refused_binds=refused,
+        without_volumes=_without_volumes(session, state) if held else (),
+        volumes=held,
         reason=reason,
     )
+
+
+def _without_volumes(session: working.Session, state: job_state.JobState) -> tuple[jobs.Task, ...]:
+    """Return the pods of the job that wait on their nodes for volumes, or with such pods."""
+    pipelined = state.tasks(jobs.TaskStatus.PIPELINED)
+    return tuple(task for task in pipelined if session.volume_binding.is_held(task))
 
 
 def _refused_binds(

@@ -272,6 +272,12 @@ def victim_key(
     )
 
 
+def pending(asked: dispatch.Dispatch, state: job_state.JobState) -> list[jobs.Task]:
+    """Return the pending tasks with requests, in the order of their turns."""
+    waiting = state.tasks(jobs.TaskStatus.PENDING)
+    return tasks(asked, state, [task for task in waiting if not task.best_effort])
+
+
 def tasks(
     dispatch: dispatch.Dispatch, state: job_state.JobState, waiting: Iterable[jobs.Task]
 ) -> list[jobs.Task]:

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
 
-from vscheduler.core.model import decisions, jobs, queues, resources
+from vscheduler.core.model import claim_decisions, decisions, gang_proof, jobs, queues, resources
 from vscheduler.core.session import job_state
 from vscheduler.core.session import session as working
 
@@ -100,6 +100,13 @@ def bind_refused(
     )
 
 
+def waits_for_volumes(
+    state: job_state.JobState, volumes: claim_decisions.VolumeWait
+) -> decisions.Reason:
+    """Return the reason of a job with pods that wait for volumes."""
+    return of(state, decisions.ReasonCode.WAITS_FOR_VOLUMES, volumes=volumes)
+
+
 def short_sub_group(state: job_state.JobState) -> decisions.Reason | None:
     """Return the reason for a sub-group with too few pods, or None.
 
@@ -125,6 +132,9 @@ def no_room(
 ) -> decisions.Reason:
     """Return why no node takes this task, or with `empty`, why no node would without any pods."""
     placement = session.placement
+    paused = None if empty else session.volume_binding.paused(task)
+    if paused is not None:
+        return waits_for_volumes(state, paused)
     found = placement.empty_node_explanation(task) if empty else placement.explanation(task)
     code = decisions.ReasonCode.NO_ROOM if session.layout.size else decisions.ReasonCode.NO_NODES
     if found.outsized:
@@ -255,7 +265,7 @@ def _smallest(job: jobs.Job, resource: str, count: int) -> int:
 def note_limit(
     session: working.Session,
     state: job_state.JobState,
-    proof: decisions.GangProof,
+    proof: gang_proof.GangProof,
     shortages: tuple[decisions.Shortage, ...],
 ) -> None:
     """Record that the queue may not have the minimum of the job, whichever pods are chosen."""

@@ -9,7 +9,7 @@ import numpy as np
 from vscheduler.core.api import contracts, views
 from vscheduler.core.config import policy as policies
 from vscheduler.core.fair_share import demands, node_loss_grace, node_pools
-from vscheduler.core.model import decisions, jobs, nodes, queues, resources
+from vscheduler.core.model import decisions, jobs, nodes, queues, resources, storage
 from vscheduler.core.model import snapshot as snapshots
 from vscheduler.core.session import (
     carried,
@@ -19,6 +19,7 @@ from vscheduler.core.session import (
     interfaces,
     job_state,
     statement,
+    volume_binding,
     work_budget,
 )
 
@@ -43,6 +44,7 @@ class Session:
         budget: work_budget.WorkBudget,
         affinity_counts: interfaces.PodAffinityCounts,
         nominated: views.NominatedPods,
+        volumes: interfaces.Volumes,
     ) -> None:
         """Copy the snapshot; the caller, core.cycle, calls `open` next."""
         self.snapshot = snapshot
@@ -57,7 +59,9 @@ class Session:
         }
         self.jobs_without_queue = [job for job in snapshot.jobs if job.queue not in self.queues]
         """Jobs whose queue doesn't exist."""
-        self.cluster = cluster_state.ClusterState(snapshot, self.job_states, affinity_counts)
+        self.cluster = cluster_state.ClusterState(
+            snapshot, self.job_states, affinity_counts, volumes
+        )
         self.request = self.cluster.request
         self.job_state_of = self.cluster.job_state_of
         self.decided = decided.Decided(snapshot.now)
@@ -74,6 +78,7 @@ class Session:
         self.node_losses = node_loss_grace.NodeLosses(snapshot)
         self.affinity_counts = affinity_counts
         self.nominated = nominated
+        self.volumes = volumes
 
     def open(
         self,
@@ -133,6 +138,15 @@ class Session:
     def total(self) -> resources.Vector:
         """The resources that shares are computed from, (R,)."""
         return self.policy.rules.total(self)
+
+    @cached_property
+    def volume_binding(self) -> volume_binding.VolumeBinding:
+        """The pods that wait for volumes."""
+        return volume_binding.VolumeBinding(
+            self.snapshot,
+            self.volumes,
+            lambda state: job_state.is_ready(self.dispatch, state),
+        )
 
     @cached_property
     def bars(self) -> bool:
@@ -232,7 +246,8 @@ class Session:
 
     def statement(self) -> statement.Statement:
         """Return a journal of changes: `with session.statement() as trial: …; trial.commit()`."""
-        return statement.Statement(self.cluster, self.decided, self.work_budget)
+        volumes = None if self.snapshot.storage is storage.NO_STORAGE else self.volume_binding
+        return statement.Statement(self.cluster, self.decided, self.work_budget, volumes)
 
     @property
     def work(self) -> Counter[str]:

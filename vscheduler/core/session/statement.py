@@ -1,11 +1,12 @@
 """Statement: a journal of tentative changes, which are committed, held or undone."""
 
+from collections import defaultdict
 from enum import Enum
 from types import TracebackType
 from typing import Self
 
-from vscheduler.core.model import decisions, jobs, snapshot
-from vscheduler.core.session import cluster_state, decided, work_budget
+from vscheduler.core.model import claim_decisions, decisions, jobs, snapshot
+from vscheduler.core.session import cluster_state, decided, volume_binding, work_budget
 
 
 class Step(Enum):
@@ -32,10 +33,13 @@ class Statement:
         cluster: cluster_state.ClusterState,
         decided: decided.Decided,
         budget: work_budget.WorkBudget,
+        volumes: volume_binding.VolumeBinding | None = None,
     ) -> None:
+        """`volumes` is None where no pod has to wait for volumes."""
         self._cluster = cluster
         self._decided = decided
         self._budget = budget
+        self._volumes = volumes
         self._operations: list[tuple[Step, jobs.Task, int]] = []
         self._evicts: dict[jobs.TaskId, decisions.Evict] = {}
         self._spared: dict[jobs.TaskId, decisions.Evict] = {}
@@ -156,27 +160,69 @@ class Statement:
         """Bind allocated tasks, evict victims and keep pipelined tasks waiting.
 
         A pipelined task keeps its resources for the rest of the cycle, and in later cycles if pods
-        are evicted for the task.
+        are evicted for the task. So does an allocated task that has to wait for volumes.
         """
         names, decided = self._cluster.layout.names, self._decided
+        if self._volumes is not None:
+            self._wait_for_volumes(self._volumes)
         for step, task, row in self._operations:
             if step is Step.WITHDRAWN:
                 decided.withdraw(task)
             elif step is Step.REPRIEVED:
                 decided.reprieve(task)
-            elif step is Step.STARTED:
+            elif step is Step.STARTED and self._is_allocated(task):
                 decided.start(task, names[row])
-            elif step is Step.PLACED:
-                state = self._cluster.job_state_of(task)
-                if state.status(task) is jobs.TaskStatus.ALLOCATED:
-                    decided.bind(task, names[row])
-                else:
-                    decided.pipeline(task, names[row])
-                    if self._evicts or task.uid in decided.nominations:
-                        decided.nominate(task, names[row])
+            elif step is Step.PLACED and self._is_allocated(task):
+                decided.bind(task, names[row])
+            elif step in (Step.PLACED, Step.STARTED):
+                decided.pipeline(task, names[row])
+                if self._evicts or task.uid in decided.nominations or self._is_held(task):
+                    decided.nominate(task, names[row])
         decided.evict(self._evicts)
         self._budget.count("evictions", bool(self._evicts))
         self._forget()
+
+    def _wait_for_volumes(self, volumes: volume_binding.VolumeBinding) -> None:
+        """Let tasks wait on their nodes if claims must be bound first.
+
+        If the job can't start without them, its other tasks wait, too. So do tasks that must be
+        near other pods, as those might be among the ones that wait.
+        """
+        starting: defaultdict[jobs.JobId, list[tuple[jobs.Task, int]]] = defaultdict(list)
+        for step, task, row in self._operations:
+            if step in (Step.PLACED, Step.STARTED) and self._is_allocated(task):
+                starting[task.job].append((task, row))
+        for places in starting.values():
+            found = {task.uid: volumes.unbound(task, row) for task, row in places}
+            if not any(found.values()):
+                continue
+            for task, row in places:
+                if found[task.uid] or task.pod_class.constraints.pod_affinity:
+                    self._let_wait(volumes, task, row, found[task.uid])
+            if not volumes.is_ready(self._cluster.job_state_of(places[0][0])):
+                for task, row in places:
+                    self._let_wait(volumes, task, row, found[task.uid])
+
+    def _let_wait(
+        self,
+        volumes: volume_binding.VolumeBinding,
+        task: jobs.Task,
+        row: int,
+        bindings: tuple[claim_decisions.ClaimBinding, ...],
+    ) -> None:
+        """Turn an allocated task into a pipelined task that waits for these bindings, or with
+        others.
+        """
+        if self._is_allocated(task):
+            self._cluster.give_back(task, row)
+            self._cluster.take(task, row, jobs.TaskStatus.PIPELINED)
+            volumes.hold(task, self._cluster.layout.names[row], bindings)
+
+    def _is_allocated(self, task: jobs.Task) -> bool:
+        return self._cluster.job_state_of(task).status(task) is jobs.TaskStatus.ALLOCATED
+
+    def _is_held(self, task: jobs.Task) -> bool:
+        return self._volumes is not None and self._volumes.is_held(task)
 
     def hold(self) -> None:
         """Bind nothing, and reserve all placements for the rest of the cycle.

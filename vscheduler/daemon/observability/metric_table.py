@@ -95,6 +95,17 @@ TABLE = (
         labels=("outcome",),
     ),
     Metric(
+        name="vscheduler_volume_requests_total",
+        kind=Kind.COUNTER,
+        about="Requests for volumes and their withdrawals, by result.",
+        labels=("outcome",),
+    ),
+    Metric(
+        name="vscheduler_pods_waiting_for_volumes",
+        kind=Kind.GAUGE,
+        about="Pods that the last cycle kept on nodes until their claims are bound.",
+    ),
+    Metric(
         name="vscheduler_cycles_dropped_total",
         kind=Kind.COUNTER,
         about="Cycles dropped because of a defect of the scheduler, such as a broken invariant.",

@@ -65,6 +65,8 @@ class Metrics:
         self._count("volcano_schedule_attempts_total", "unschedulable", by=unplaced)
         waiting = sum(group.reason is not None for group in result.groups)
         self._gauges["volcano_unschedule_job_count"].set(waiting)
+        without_volumes = sum(len(group.without_volumes) for group in result.groups)
+        self._gauges["vscheduler_pods_waiting_for_volumes"].set(without_volumes)
         for fault in result.faults:
             self._count("vscheduler_plugin_faults_total", fault.plugin, fault.hook)
         for operation, number in result.work.items():
@@ -81,6 +83,7 @@ class Metrics:
         """
         self._shares.forget()
         self._gauges["volcano_unschedule_job_count"].set(0)
+        self._gauges["vscheduler_pods_waiting_for_volumes"].set(0)
         self.observe_rejected(rejected=0, ungrouped=0)
 
     def observe_bind(self, outcome: str, *, bound: bool, seconds: float) -> None:
@@ -99,6 +102,10 @@ class Metrics:
     def observe_plan(self, action: str) -> None:
         """Count an eviction plan carried out completely."""
         self._count("volcano_eviction_transactions_total", action)
+
+    def observe_claim(self, outcome: str) -> None:
+        """Count a request for a volume, or its withdrawal, by result."""
+        self._count("vscheduler_volume_requests_total", outcome)
 
     def observe_eviction(self, outcome: str) -> None:
         """Count an eviction by result."""

@@ -13,9 +13,11 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from vscheduler.mirror.decode import kinds, large_pods, wire
+from vscheduler.mirror.decode import kinds, large_pods, wire, wire_storage
 
 Kind = kinds.Kind
+
+Object: TypeAlias = wire.Object | wire_storage.Object
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +44,7 @@ class Upsert(msgspec.Struct, frozen=True, kw_only=True):
     """The object exists and has the given content."""
 
     kind: Kind
-    object: wire.Object
+    object: Object
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +83,7 @@ def key_of(namespace: str, name: str) -> str:
     return f"{namespace}/{name}" if namespace else name
 
 
-STRUCTS: Mapping[Kind, type[wire.Object]] = {
+STRUCTS: Mapping[Kind, type[Object]] = {
     Kind.POD: wire.Pod,
     Kind.NODE: wire.Node,
     Kind.QUEUE: wire.Queue,
@@ -90,10 +92,17 @@ STRUCTS: Mapping[Kind, type[wire.Object]] = {
     Kind.BUDGET: wire.PodDisruptionBudget,
     Kind.QUOTA: wire.ResourceQuota,
     Kind.NAMESPACE: wire.Namespace,
+    Kind.CLAIM: wire_storage.PersistentVolumeClaim,
+    Kind.VOLUME: wire_storage.PersistentVolume,
+    Kind.STORAGE_CLASS: wire_storage.StorageClass,
+    Kind.CSI_NODE: wire_storage.CSINode,
+    Kind.CSI_DRIVER: wire_storage.CSIDriver,
+    Kind.CAPACITY: wire_storage.CSIStorageCapacity,
+    Kind.ATTACHMENT: wire_storage.VolumeAttachment,
 }
 """The struct that objects of a kind decode to."""
 
-DECODERS: Mapping[Kind, msgspec.json.Decoder[wire.Object]] = {
+DECODERS: Mapping[Kind, msgspec.json.Decoder[Object]] = {
     kind: msgspec.json.Decoder(struct) for kind, struct in STRUCTS.items()
 }
 
@@ -106,6 +115,9 @@ API_VERSIONS: Mapping[Kind, str] = {
     Kind.BUDGET: "policy/v1",
     Kind.QUOTA: "v1",
     Kind.NAMESPACE: "v1",
+    Kind.CLAIM: "v1",
+    Kind.VOLUME: "v1",
+    **dict.fromkeys(kinds.STORAGE - {Kind.CLAIM, Kind.VOLUME}, "storage.k8s.io/v1"),
 }
 """apiVersion by kind: different API groups may use equal kind names."""
 
@@ -115,7 +127,9 @@ TEXT_MAPS = ("labels", "annotations", "nodeSelector", "matchLabels")
 NAMESPACE = "default"
 """The namespace of a manifest without metadata.namespace."""
 
-NAMESPACED = frozenset({Kind.POD, Kind.POD_GROUP, Kind.BUDGET, Kind.QUOTA})
+NAMESPACED = frozenset(
+    {Kind.POD, Kind.POD_GROUP, Kind.BUDGET, Kind.QUOTA, Kind.CLAIM, Kind.CAPACITY}
+)
 _PLACE = re.compile(r"(?P<what>.*?)(?: - at `(?:key` in `)?\$\.?(?P<field>[^`]*)`)?", re.DOTALL)
 
 

@@ -14,3 +14,19 @@ class Kind(StrEnum):
     BUDGET = "PodDisruptionBudget"
     QUOTA = "ResourceQuota"
     NAMESPACE = "Namespace"
+    CLAIM = "PersistentVolumeClaim"
+    VOLUME = "PersistentVolume"
+    STORAGE_CLASS = "StorageClass"
+    CSI_NODE = "CSINode"
+    CSI_DRIVER = "CSIDriver"
+    CAPACITY = "CSIStorageCapacity"
+    ATTACHMENT = "VolumeAttachment"
+
+
+STORAGE = frozenset(
+    {
+        *(Kind.CLAIM, Kind.VOLUME, Kind.STORAGE_CLASS, Kind.CSI_NODE, Kind.CSI_DRIVER),
+        *(Kind.CAPACITY, Kind.ATTACHMENT),
+    }
+)
+"""The kinds about volumes."""

@@ -10,7 +10,7 @@ from typing import TypeAlias
 import msgspec
 from msgspec import field
 
-from vscheduler.mirror.decode import quantities, wire_terms
+from vscheduler.mirror.decode import quantities, wire_terms, wire_volumes
 
 ResourceList: TypeAlias = dict[str, quantities.Quantity]
 """Quantities by resource name."""
@@ -76,12 +76,6 @@ class Container(Struct, frozen=True):
     restart_policy_rules: list[RestartRule] = []
 
 
-class Volume(Struct, frozen=True):
-    """core/v1 Volume, only whether a claim is created for the pod."""
-
-    ephemeral: object = None
-
-
 class PodSpec(Struct, frozen=True):
     """core/v1 PodSpec."""
 
@@ -102,7 +96,7 @@ class PodSpec(Struct, frozen=True):
     scheduling_gates: list[object] = []
     topology_spread_constraints: list[wire_terms.SpreadConstraint] = []
     resource_claims: list[object] = []
-    volumes: list[Volume] = []
+    volumes: list[wire_volumes.Volume] = []
 
 
 class Condition(Struct, frozen=True):

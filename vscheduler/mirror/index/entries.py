@@ -1,16 +1,19 @@
 """Entries of the Mirror: objects translated to the model, with their defects."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import msgspec
 from msgspec import structs
 
-from vscheduler.core.model import jobs, pod_texts, queues, snapshot
-from vscheduler.mirror.decode import events, fields, wire
+from vscheduler.core.model import jobs, pod_texts, queues, snapshot, storage
+from vscheduler.mirror.decode import events, fields, wire, wire_storage
 from vscheduler.mirror.translate import bounds, pods, translation, usage_annotation
+from vscheduler.mirror.translate import storage as volumes
+
+V = TypeVar("V", queues.Queue, snapshot.Budget, snapshot.Quota)
 
 STARTING = frozenset({jobs.TaskStatus.BINDING, jobs.TaskStatus.BOUND})
 STARTED = frozenset({jobs.TaskStatus.BOUND, jobs.TaskStatus.RUNNING})
@@ -25,6 +28,7 @@ Value: TypeAlias = (
     | translation.Namespace
     | snapshot.Budget
     | snapshot.Quota
+    | storage.Object
 )
 
 
@@ -148,7 +152,7 @@ class Reader:
             self._on_error(rejected, error)
             return refused(rejected)
 
-    def read(self, kind: events.Kind, found: wire.Object) -> tuple[str, Entry]:
+    def read(self, kind: events.Kind, found: events.Object) -> tuple[str, Entry]:
         """Return the key of a decoded object (for a pod, the UID) and its entry."""
         metadata = found.metadata
         reference = Reference(uid=metadata.uid, resource_version=metadata.resource_version)
@@ -167,7 +171,7 @@ class Reader:
             return key, Entry(reference, value, translation.reject(kind, metadata, unread))
         return key, Entry(reference, value)
 
-    def _value(self, found: wire.Object) -> Value | None:
+    def _value(self, found: events.Object) -> Value | None:
         value: Value | None
         match found:
             case wire.Pod():
@@ -187,10 +191,37 @@ class Reader:
                 value = translation.budget(found)
             case wire.ResourceQuota():
                 value = translation.quota(found)
+            case _:
+                value = self._storage(found)
+        return value
+
+    def _storage(self, found: wire_storage.Object) -> storage.Object:
+        value: storage.Object
+        match found:
+            case wire_storage.PersistentVolumeClaim():
+                value = volumes.claim(found, self._scheduler_names)
+            case wire_storage.PersistentVolume():
+                value = volumes.volume(found, self._scheduler_names)
+            case wire_storage.StorageClass():
+                value = volumes.storage_class(found)
+            case wire_storage.CSINode():
+                value = volumes.csi_node(found)
+            case wire_storage.CSIDriver():
+                value = volumes.csi_driver(found)
+            case wire_storage.CSIStorageCapacity():
+                value = volumes.capacity(found)
+            case wire_storage.VolumeAttachment():
+                value = volumes.attachment(found)
         return value
 
     def _sees(self, node: translation.Node) -> bool:
         return not self._node_selector or not self._node_selector.isdisjoint(node.spec.labels)
+
+
+def values(found: Mapping[str, Entry], kind: type[V]) -> Iterator[V]:
+    """Iterate over the usable objects of a kind, in the order of their keys."""
+    every = (found[key].value for key in sorted(found))
+    return (value for value in every if isinstance(value, kind))
 
 
 def refused(event: events.DecodeFailed) -> tuple[str, Entry]:

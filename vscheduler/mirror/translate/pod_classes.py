@@ -3,6 +3,7 @@
 import hashlib
 import weakref
 from collections.abc import Mapping
+from dataclasses import replace
 
 import msgspec
 
@@ -54,10 +55,20 @@ class Classes:
     def __len__(self) -> int:
         return len(self._classes)
 
+    def with_volumes(
+        self, pod_class: jobs.PodClass, volumes: tuple[constraints.PodVolume, ...]
+    ) -> jobs.PodClass:
+        """Return the class of pods that are like these, and use these volumes.
+
+        Only waiting pods have such a class, since many pods have a claim of their own.
+        """
+        conditions = replace(pod_class.constraints, volumes=volumes)
+        return self._intern(dict(pod_class.request), conditions, pod_class.hints)
+
     def pod_class(
         self, pod: wire.Pod, hints: Mapping[str, str], *, ours: bool, waits: bool
     ) -> jobs.PodClass:
-        """Return the class of a pod: its request, constraints and hints.
+        """Return the class of a pod: its request, constraints and hints, but for its volumes.
 
         Of foreign pods only constraints with an effect on their node count. Raises FieldError for a
         defect in the pod, and for a waiting pod of ours beyond a bound.

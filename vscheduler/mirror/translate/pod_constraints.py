@@ -90,7 +90,7 @@ def _on_nodes(spec: wire.PodSpec) -> constraints.Constraints:
     if affinity is not None:
         if affinity.required is not None:
             listed = enumerate(affinity.required.node_selector_terms)
-            required = tuple(_node_term(term, f"{_NODE_REQUIRED}[{at}]") for at, term in listed)
+            required = tuple(node_term(term, f"{_NODE_REQUIRED}[{at}]") for at, term in listed)
         preferred = tuple(
             _preferred_node_term(term, f"{_NODE_PREFERRED}[{at}]")
             for at, term in enumerate(affinity.preferred)
@@ -193,12 +193,11 @@ def _preferred_node_term(term: wire_terms.PreferredTerm, field: str) -> constrai
     fields.check_int32(term.weight, f"{field}.weight")
     if not 1 <= term.weight <= 100:
         raise fields.FieldError(f"{field}.weight", f"{term.weight} is not between 1 and 100")
-    return constraints.PreferredTerm(
-        term.weight, _node_term(term.preference, f"{field}.preference")
-    )
+    return constraints.PreferredTerm(term.weight, node_term(term.preference, f"{field}.preference"))
 
 
-def _node_term(term: wire_terms.Term, field: str) -> constraints.Term:
+def node_term(term: wire_terms.Term, field: str) -> constraints.Term:
+    """Translate a node selector term."""
     return constraints.Term(
         labels=_requirements(term.match_expressions, f"{field}.matchExpressions"),
         fields=_requirements(term.match_fields, f"{field}.matchFields"),

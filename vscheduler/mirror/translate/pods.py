@@ -10,9 +10,15 @@ from functools import lru_cache
 import msgspec
 from msgspec import structs
 
-from vscheduler.core.model import jobs, pod_texts, snapshot
+from vscheduler.core.model import constraints, jobs, pod_texts, snapshot
 from vscheduler.mirror.decode import events, fields, wire
-from vscheduler.mirror.translate import bounds, kubelet_refusals, owner_references, pod_classes
+from vscheduler.mirror.translate import (
+    bounds,
+    kubelet_refusals,
+    owner_references,
+    pod_classes,
+    pod_volumes,
+)
 
 GROUPS = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
 """Annotations that name a pod's PodGroup. The second is a newer alias."""
@@ -49,10 +55,14 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
     group: jobs.JobId | None
     """The PodGroup named by the pod, whether the PodGroup exists or not."""
     ours: bool
+    scheduler: str = ""
+    """Name of the scheduler, only for pods of ours."""
     node: str | None
     status: jobs.TaskStatus
     pod_class: jobs.PodClass
     labels: Mapping[str, str]
+    volumes: tuple[constraints.PodVolume, ...] = ()
+    """Volumes that matter for the choice of a node."""
     task: jobs.Task | None = None
     """Only for pods of ours without defects."""
     rejection: events.DecodeError | None = None
@@ -120,12 +130,12 @@ class Translator:
     ) -> None:
         """Create a translator; `most` holds the bounds of a pod, `reads` what plugins declare."""
         self._reads = reads
-        self._ours = frozenset(scheduler_names)
+        self._ours = {name: name for name in scheduler_names}
         self._classes = pod_classes.Classes(most)
 
     def serve(self, scheduler_names: tuple[str, ...]) -> None:
         """Set the scheduler names whose pods are ours from now on."""
-        self._ours = frozenset(scheduler_names)
+        self._ours = {name: name for name in scheduler_names}
 
     @property
     def classes(self) -> int:
@@ -144,18 +154,24 @@ class Translator:
         group = None if named is None else jobs.JobId(events.key_of(metadata.namespace, named))
         node = spec.node_name or None
         status = _status(pod)
-        ours = (spec.scheduler_name or DEFAULT_SCHEDULER) in self._ours
+        scheduler = self._ours.get(spec.scheduler_name or DEFAULT_SCHEDULER, "")
+        ours = bool(scheduler)
         task = rejection = None
         labels = _shared(metadata.labels)
+        volumes = pod_volumes.NONE
+        if spec.volumes:
+            volumes = pod_volumes.of_pod(pod)
         try:
             waits = ours and status in jobs.WAITING
             pod_class = self._classes.pod_class(
                 pod, _hints(metadata, self._reads) if ours else NONE, ours=ours, waits=waits
             )
-            task = None
+            if volumes and waits:
+                pod_class = self._classes.with_volumes(pod_class, volumes)
             if ours:
                 kept = _kept(metadata.annotations, self._reads.annotations)
                 task = _task(pod, uid, group, pod_class, status, (labels, kept))
+                task = replace(task, volumes=volumes) if volumes else task
         except fields.FieldError as error:
             pod_class = self._classes.held(pod)
             rejection = events.DecodeError(
@@ -166,10 +182,12 @@ class Translator:
             key=key,
             group=group,
             ours=ours,
+            scheduler=scheduler,
             node=node,
             status=status,
             pod_class=pod_class,
             labels=labels,
+            volumes=volumes,
             task=task,
             rejection=rejection,
             origin=owner_references.of_pod(pod, named) if ours else None,
@@ -223,21 +241,14 @@ def _task(
 
 
 def check_supported(spec: wire.PodSpec) -> None:
-    """Raise FieldError for a requirement that isn't supported, so users learn why the pod waits.
-
-    An ephemeral volume's claim is never bound beforehand, and binding the claim would be the
-    scheduler's task, so the pod is refused. A persistentVolumeClaim is assumed to be bound already,
-    like most shared storage. If its class has WaitForFirstConsumer, the claim stays unbound and the
-    pod stays in ContainerCreating.
-    """
+    """Raise FieldError for a requirement that isn't supported, so users learn why the pod waits."""
     if spec.resource_claims:
         raise fields.FieldError("spec.resourceClaims", "dynamic resources aren't supported")
     for at, volume in enumerate(spec.volumes):
-        if volume.ephemeral is not None:
-            raise fields.FieldError(
-                f"spec.volumes[{at}].ephemeral",
-                "volumes that are made for the pod aren't supported; name a bound claim",
-            )
+        source = volume.persistent_volume_claim
+        if source is not None and not source.claim_name:
+            place = f"spec.volumes[{at}].persistentVolumeClaim.claimName"
+            raise fields.FieldError(place, "is missing")
 
 
 def _status(pod: wire.Pod) -> jobs.TaskStatus:

@@ -11,6 +11,7 @@ from vscheduler.core.config import cycle_rules, policy, validation
 
 FIRST = "tiers[0].plugins[0]"
 GIVEN = f"{FIRST}.arguments"
+RESOURCE_CLAIMS = "predicate.DynamicResourceAllocationEnable"
 CACHE = "configurations[0].arguments.predicateErrorCacheEnable"
 UNHEARD = "plugin binpack has no such argument"
 UNKNOWN = "plugin nodeorder has no such argument"
@@ -247,11 +248,11 @@ STRANGE: dict[str, tuple[object, list[str]]] = {
     ),
     "hierarchical drf": (configured({"name": "drf", "enableHierarchy": True}), []),
     "a filter that isn't there, wanted": (
-        configured({"name": "predicates", "arguments": {"predicate.VolumeZoneEnable": True}}),
-        [f"{GIVEN}.predicate.VolumeZoneEnable: has no effect yet (zones of volumes)"],
+        configured({"name": "predicates", "arguments": {RESOURCE_CLAIMS: True}}),
+        [f"{GIVEN}.{RESOURCE_CLAIMS}: has no effect yet (dynamic resource allocation)"],
     ),
     "a filter that isn't there, unwanted": (
-        configured({"name": "predicates", "arguments": {"predicate.VolumeZoneEnable": "false"}}),
+        configured({"name": "predicates", "arguments": {RESOURCE_CLAIMS: "false"}}),
         [],
     ),
     "arguments of an action that isn't run": (

@@ -260,9 +260,9 @@ TERM = f"spec.affinity.nodeAffinity.{REQUIRED}.nodeSelectorTerms[0].matchExpress
 UNSUPPORTED = [
     ({"resourceClaims": [{"name": "gpu"}]}, "spec.resourceClaims", "aren't supported"),
     (
-        {"volumes": [{"name": "a", "emptyDir": {}}, {"name": "b", "ephemeral": {}}]},
-        "spec.volumes[1].ephemeral",
-        "aren't supported",
+        {"volumes": [{"name": "a", "emptyDir": {}}, {"name": "b", "persistentVolumeClaim": {}}]},
+        "spec.volumes[1].persistentVolumeClaim.claimName",
+        "is missing",
     ),
 ]
 

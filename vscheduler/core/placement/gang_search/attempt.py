@@ -4,7 +4,7 @@ import dataclasses
 import hashlib
 from collections.abc import Iterator, Sequence
 
-from vscheduler.core.model import decisions, jobs, queues, resources, snapshot
+from vscheduler.core.model import decisions, gang_proof, jobs, queues, resources, snapshot
 from vscheduler.core.placement import nominated_pods
 from vscheduler.core.placement.gang_search import assembly, depth_first, problem, search
 from vscheduler.core.session import job_state, ordering, reasons, statement
@@ -134,7 +134,7 @@ class Attempt:
         self, session: working.Session, queue: queues.Queue, state: job_state.JobState
     ) -> None:
         self._session, self._queue, self._state = session, queue, state
-        self.proof: decisions.GangProof | None = None
+        self.proof: gang_proof.GangProof | None = None
         """Why no nodes were found."""
         self.over_limit = False
         """Whether the queue may not have enough of the pods, wherever they are."""
@@ -299,7 +299,7 @@ class Attempt:
             self.shortages = assembled.limits.shortages(assembled.given)
         if not (found.steps or found.proved or self.over_limit):
             return
-        self.proof = decisions.GangProof(
+        self.proof = gang_proof.GangProof(
             proved=found.proved or self.over_limit,
             steps=found.steps,
             blocking=tuple(_blocking(assembled, found)),
@@ -328,13 +328,13 @@ def _fingerprint(given: problem.Problem) -> bytes:
 
 def _blocking(
     assembled: assembly.Assembled, found: snapshot.GangSearch
-) -> Iterator[decisions.PodsOfKind]:
+) -> Iterator[gang_proof.PodsOfKind]:
     """Yield the pods that stand in each other's way."""
     kinds = assembled.given.kinds
     for kind, count in enumerate(found.blocking):
         if count:
             task = assembled.tasks[kind][0]
-            yield decisions.PodsOfKind(
+            yield gang_proof.PodsOfKind(
                 count=count,
                 role=task.role,
                 request=task.pod_class.request,

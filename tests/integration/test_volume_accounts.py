@@ -1,0 +1,188 @@
+"""What the scheduler's account may change of claims and volumes, tried with its own token."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import pytest
+
+from tests.integration import installations, permissions
+from vscheduler.core.model import claim_decisions, storage
+from vscheduler.mirror import claim_requests
+from vscheduler.mirror.decode import kinds
+from vscheduler.sandbox import client, control_plane
+
+CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
+VOLUMES = "/api/v1/persistentvolumes"
+MERGE = client.PATCH_TYPES["merge"]
+USER = "vscheduler"
+SELECTED = "volume.kubernetes.io/selected-node"
+BOUND_BY = "pv.kubernetes.io/bound-by-controller"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """A patch that the account sends, and what it is refused for."""
+
+    path: str
+    body: dict[str, Any]
+    says: str = ""
+    """What the refusal says; empty where it is let through."""
+
+    def made(self, api: client.Client) -> client.Answer:
+        """The answer, of which nothing is kept."""
+        query, headers = {"dryRun": "All"}, {"content-type": MERGE}
+        return api.ask("PATCH", self.path, self.body, query=query, headers=headers)
+
+
+def notes(**annotations: str | None) -> dict[str, Any]:
+    """A patch of annotations."""
+    return {"metadata": {"annotations": annotations}}
+
+
+def of_claim(name: str, body: dict[str, Any], says: str = "") -> Attempt:
+    """A patch of a claim."""
+    return Attempt(path=f"{CLAIMS}/{name}", body=body, says=says)
+
+
+def of_volume(name: str, body: dict[str, Any], says: str = "") -> Attempt:
+    """A patch of a volume."""
+    return Attempt(path=f"{VOLUMES}/{name}", body=body, says=says)
+
+
+def asked(volume: str | None) -> dict[str, Any]:
+    """What the scheduler writes."""
+    binding = claim_decisions.ClaimBinding(
+        namespace="default", name="waits", uid="u", volume=volume, node="n1"
+    )
+    value = storage.Claim(namespace="default", name="waits", uid="u")
+    of_volume = storage.Volume(name="free")
+    target = claim_requests.Target(
+        kind=kinds.Kind.VOLUME if volume else kinds.Kind.CLAIM,
+        key=volume or "default/waits",
+        uid="",
+        version="",
+        value=of_volume if volume else value,
+    )
+    patch = claim_requests.patch(target, binding, schedulers=(USER,), since=1.0)
+    for precondition in ("uid", "resourceVersion"):
+        del patch["metadata"][precondition]
+    return patch
+
+
+ATTEMPTS = {
+    "selects a node": of_claim("waits", asked(None)),
+    "takes the node back": of_claim(
+        "selected", notes(**{SELECTED: None, "a/volume-binding": None})
+    ),
+    "label of a claim": of_claim("waits", {"metadata": {"labels": {"a": "b"}}}, "metadata.labels"),
+    "another annotation": of_claim("waits", notes(other="x"), "metadata.annotations other"),
+    "without an annotation": of_claim("selected", notes(kept=None), "metadata.annotations kept"),
+    "finalizer": of_claim("waits", {"metadata": {"finalizers": None}}, "metadata.finalizers"),
+    "size": of_claim("waits", {"spec": {"volumeName": "free"}}, "spec"),
+    "a claim that has a volume": of_claim("bound", asked(None), "has a volume already"),
+    "gives a volume": of_volume("free", asked("free")),
+    "takes a volume back": of_volume(
+        "given", {"spec": {"claimRef": None}, **notes(**{BOUND_BY: None})}
+    ),
+    "reclaim policy": of_volume(
+        "free", {"spec": {"persistentVolumeReclaimPolicy": "Delete"}}, "spec"
+    ),
+    "another size": of_volume("free", {"spec": {"capacity": {"storage": "9Gi"}}}, "spec"),
+    "label of a volume": of_volume("free", {"metadata": {"labels": {"a": "b"}}}, "metadata.labels"),
+    "somebody else's data": of_volume("released", {"spec": {"claimRef": None}}, "is Released"),
+    "a claim's data": of_volume("taken", {"spec": {"claimRef": {"uid": "other"}}}, "is Bound"),
+}
+
+
+def claim(name: str, annotations: dict[str, str], **spec: Any) -> dict[str, Any]:
+    """A claim of a class that nobody looks after."""
+    return {
+        "metadata": {"name": name, "annotations": annotations, "finalizers": ["a.io/keep"]},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": "nobody",
+            "resources": {"requests": {"storage": "1Gi"}},
+            **spec,
+        },
+    }
+
+
+def volume(name: str, **spec: Any) -> dict[str, Any]:
+    """A volume that nobody ever mounts."""
+    return {
+        "metadata": {"name": name, "annotations": {BOUND_BY: "yes"} if spec else {}},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "capacity": {"storage": "1Gi"},
+            "storageClassName": "nobody",
+            "hostPath": {"path": "/nowhere"},
+            "persistentVolumeReclaimPolicy": "Retain",
+            **spec,
+        },
+    }
+
+
+REFERENCE = {"namespace": "default", "name": "waits", "uid": "11111111-2222-3333-4444-555555555555"}
+PHASES = {"free": "Available", "given": "Available", "released": "Released", "taken": "Bound"}
+
+
+@pytest.fixture(scope="module")
+def plane(installed: installations.Installed) -> Iterator[control_plane.ControlPlane]:
+    """The shipped manifests, in force, some claims and some volumes."""
+    plane = installed.plane
+    plane.clean()
+    plane.api.create(CLAIMS, claim("waits", {}))
+    plane.api.create(
+        CLAIMS, claim("selected", {SELECTED: "n1", "a/volume-binding": "x", "kept": ""})
+    )
+    plane.api.create(CLAIMS, claim("bound", {}, volumeName="taken"))
+    for name, phase in PHASES.items():
+        spec = {} if name == "free" else {"claimRef": REFERENCE}
+        plane.api.create(VOLUMES, volume(name, **spec))
+        status = {"status": {"phase": phase}}
+        path = f"{VOLUMES}/{name}/status"
+        plane.api.request("PATCH", path, status, headers={"content-type": MERGE})
+    until_judged(plane)
+    yield plane
+    for name in ("waits", "selected", "bound"):
+        body = {"metadata": {"finalizers": None}}
+        path = f"{CLAIMS}/{name}"
+        plane.api.request("PATCH", path, body, headers={"content-type": MERGE})
+        plane.api.delete(path)
+    for name in PHASES:
+        plane.api.delete(f"{VOLUMES}/{name}")
+    plane.clean()
+    plane.run_kubectl("apply", "-k", str(permissions.MANIFESTS))  # Deployments, for others
+
+
+def account(plane: control_plane.ControlPlane) -> client.Client:
+    """Somebody with the account's token."""
+    return plane.client_for_service_account(permissions.NAMESPACE, USER)
+
+
+def until_judged(plane: control_plane.ControlPlane) -> None:
+    """Wait until both policies refuse what they should."""
+    api = account(plane)
+    for name in ("label of a claim", "label of a volume"):
+        permissions.until(partial(_refuses, api, ATTEMPTS[name]))
+
+
+def _refuses(api: client.Client, attempt: Attempt) -> bool:
+    return attempt.made(api).status >= 400
+
+
+@pytest.mark.parametrize("name", ATTEMPTS)
+def test_the_scheduler_asks_for_volumes_and_changes_nothing_else(
+    plane: control_plane.ControlPlane, name: str
+) -> None:
+    """Nobody's data can be given away, and no volume be deleted by its policy."""
+    attempt = ATTEMPTS[name]
+    answer = attempt.made(account(plane))
+    if not attempt.says:
+        assert answer.status == 200, answer.text
+        return
+    assert answer.status == 403, answer.text
+    assert ".vscheduler.io" in answer.message
+    assert attempt.says in answer.message

@@ -1,0 +1,148 @@
+"""kill -9 between any two calls of a daemon that prepares claims: its successor ends the work.
+
+A proxy counts the daemon's writes. At the one in question the daemon is killed, before the call is
+sent on, or after it was; another daemon follows. Then the next call, until there is none.
+"""
+
+import os
+import re
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from anyio import from_thread
+
+from tests.faults import end_states, plans, proxying
+from tests.integration import daemons, provisioners
+from vscheduler.sandbox import control_plane, credentials
+
+NODES = ("node-0", "node-1")
+CLASSES = (provisioners.SLOW, provisioners.LOCAL, provisioners.SLOW)
+LONG = (*CLASSES, provisioners.AT_ONCE, "", provisioners.SLOW, provisioners.LOCAL, "")
+COUNTED = re.compile(
+    r"^(POST|PUT|PATCH|DELETE) [^?]*/(pods|podgroups|persistentvolumeclaims|persistentvolumes)\b"
+)
+POSITIONS_MAX = 150
+WAYS = ("lost", "carried out")
+
+
+class Killing(plans.Plan):
+    """Kills a process at one of its writes about pods and claims, which is carried out or lost."""
+
+    def __init__(self, position: int, way: str) -> None:
+        super().__init__()
+        self._position = position
+        self._fault = plans.LoseAnswer() if way == "carried out" else plans.LoseRequest()
+        self.process = 0
+        """0 until it is to be counted."""
+        self.count = 0
+        self.line = ""
+        """The write at which the process was killed; empty while it lives."""
+
+    def choose(self, line: str) -> plans.Struck | None:
+        """What becomes of this request: at the one in question, the end of its sender."""
+        if self.line:
+            return plans.Struck(fault=plans.LoseRequest())
+        if not self.process or not COUNTED.search(line):
+            return None
+        self.count += 1
+        if self.count < self._position:
+            return None
+        self.line = line
+        os.kill(self.process, signal.SIGKILL)
+        return plans.Struck(fault=self._fault)
+
+
+@pytest.fixture(scope="module")
+def portal() -> Iterator[from_thread.BlockingPortal]:
+    """An event loop in another thread, where proxies live."""
+    with from_thread.start_blocking_portal() as running:
+        yield running
+
+
+Killed = Callable[[int, str, Sequence[str]], str]
+
+
+@pytest.fixture
+def killed(
+    cluster: control_plane.ControlPlane,
+    portal: from_thread.BlockingPortal,
+    kubeconfig: Path,
+    start: daemons.Start,
+    tmp_path: Path,
+) -> Killed:
+    """Start a gang by a daemon that is killed at a position, and then by another."""
+
+    def run(position: int, way: str, classes: Sequence[str]) -> str:
+        cluster.clean()
+        cluster.create_nodes(count=len(NODES), cpu="4")
+        provisioners.create_disks(cluster.api, NODES, 2)
+        plan = Killing(position, way)
+        served = proxying.serving(proxying.upstream_of(kubeconfig), plan)
+        with (
+            provisioners.provisioning(cluster.api),
+            portal.wrap_async_context_manager(served) as proxy,
+        ):
+            path = credentials.write_kubeconfig(
+                tmp_path / "proxied", url=proxy.url, authority=cluster.authority.certificate_path
+            )
+            first = daemons.Daemon(path, tmp_path / f"{position}-{way}.log", daemons.ALONE)
+            try:
+                daemons.until(lambda: first.said("serving"), first)
+                plan.process = first.process.pid
+                provisioners.a_gang(cluster, "gang", classes)
+                provisioners.until(lambda: plan.line or is_whole(cluster, len(classes)))
+                if plan.line:
+                    first.process.wait(daemons.PATIENCE_SECONDS)
+                    second = start(daemons.ALONE)
+                    daemons.until(lambda: is_whole(cluster, len(classes)), second)
+                    second.stop()
+            finally:
+                first.process.kill()
+                first.process.wait()
+        groups, pods = cluster.api.list(daemons.GROUPS), cluster.api.list(daemons.PODS)
+        assert end_states.split_gangs(groups, pods) == {}
+        assert provisioners.misplaced(cluster.api) == []
+        assert provisioners.leftovers(cluster.api) == []
+        return plan.line
+
+    return run
+
+
+def is_whole(cluster: control_plane.ControlPlane, size: int) -> bool:
+    """Whether all pods have nodes."""
+    return len(daemons.nodes_of(cluster)) == size
+
+
+def every_position(killed: Killed, ways: Sequence[str], classes: Sequence[str]) -> list[str]:
+    """The writes at which daemons were killed, one after the other."""
+    lines = []
+    for position in range(1, POSITIONS_MAX):
+        found = [killed(position, way, classes) for way in ways]
+        lines += found
+        if not all(found):
+            return lines
+    raise AssertionError(f"more than {POSITIONS_MAX} writes")
+
+
+def tell(lines: Sequence[str]) -> None:
+    """What the daemons were about to write."""
+    for line in lines:
+        sys.stdout.write(f"killed at {line.partition('?')[0]}\n")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_daemon_that_is_killed_at_any_write_has_a_successor(killed: Killed, way: str) -> None:
+    """Two claims that are provisioned, and a local volume."""
+    lines = every_position(killed, [way], CLASSES)
+    tell(lines)
+    for kind in ("persistentvolumeclaims", "persistentvolumes", "binding"):
+        assert any(kind in line for line in lines), kind
+
+
+@pytest.mark.at_length
+def test_a_gang_of_eight_is_started_whichever_write_is_the_last(killed: Killed) -> None:
+    """Both ways at each write, with claims of all kinds."""
+    tell(every_position(killed, WAYS, LONG))

@@ -1,0 +1,102 @@
+"""Storage objects of a world on an API server, with the status that they are to have."""
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+
+from tests.oracle import manifests
+from vscheduler.sandbox import client
+
+Document = manifests.Document
+
+CORE = "/api/v1"
+STORAGE = "/apis/storage.k8s.io/v1"
+KINDS: Mapping[str, tuple[str, str]] = {
+    "StorageClass": (STORAGE, "storageclasses"),
+    "CSIDriver": (STORAGE, "csidrivers"),
+    "CSINode": (STORAGE, "csinodes"),
+    "CSIStorageCapacity": (STORAGE, "csistoragecapacities"),
+    "PersistentVolume": (CORE, "persistentvolumes"),
+    "PersistentVolumeClaim": (CORE, "persistentvolumeclaims"),
+    "VolumeAttachment": (STORAGE, "volumeattachments"),
+}
+"""Where each kind is served, in the order in which objects are made."""
+
+STAYS = "oracle.test/stays"
+"""A finalizer of what is to be deleted before pods are judged."""
+
+SEEN_SECONDS = 0.5
+"""How long kube-scheduler may take to hear of all objects: nothing shows that it has."""
+
+
+def path_of(document: Document) -> str:
+    """The collection that an object belongs to."""
+    root, plural = KINDS[document["kind"]]
+    namespace = document["metadata"].get("namespace")
+    return f"{root}/namespaces/{namespace}/{plural}" if namespace else f"{root}/{plural}"
+
+
+def put(api: client.Client, documents: Sequence[Document]) -> None:
+    """Make all objects; a volume names its claim by the UID that the API server gave it."""
+    by_kind = {kind: [each for each in documents if each["kind"] == kind] for kind in KINDS}
+    claims = by_kind.pop("PersistentVolumeClaim")
+    uids = {manifests.key(each): str(_create(api, each)["metadata"]["uid"]) for each in claims}
+    for kind, members in by_kind.items():
+        for each in members:
+            _create(api, _with_uid(each, uids) if kind == "PersistentVolume" else each)
+
+
+def settle(api: client.Client, documents: Sequence[Document]) -> None:
+    """Delete what is to be deleted, now that pods use it, and give kube-scheduler time to see."""
+    for each in documents:
+        if "deletionTimestamp" in each["metadata"]:
+            api.delete(f"{path_of(each)}/{each['metadata']['name']}")
+    if documents:
+        time.sleep(SEEN_SECONDS)
+
+
+def clear(api: client.Client) -> None:
+    """Objects of earlier worlds are gone."""
+    for each in documents(api):
+        path = f"{path_of(each)}/{each['metadata']['name']}"
+        if each["metadata"].get("finalizers"):
+            api.patch(path, {"metadata": {"finalizers": None}})
+        if "deletionTimestamp" not in each["metadata"]:
+            api.delete(path, gracePeriodSeconds=0)
+
+
+def documents(api: client.Client) -> list[Document]:
+    """All objects as the API server has them."""
+    found: list[Document] = []
+    for kind, (root, plural) in KINDS.items():
+        version = "v1" if root == CORE else "storage.k8s.io/v1"
+        listed = api.list(f"{root}/{plural}")
+        found += [{"apiVersion": version, "kind": kind, **each} for each in listed]
+    return found
+
+
+def _create(api: client.Client, document: Document) -> Document:
+    metadata = {
+        name: value
+        for name, value in document["metadata"].items()
+        if name not in ("uid", "deletionTimestamp")
+    }
+    if "deletionTimestamp" in document["metadata"]:
+        metadata["finalizers"] = [STAYS]
+    path = path_of(document)
+    created: Document = api.create(path, {**document, "metadata": metadata})
+    if "status" in document:
+        api.patch(f"{path}/{metadata['name']}/status", {"status": document["status"]})
+    return created
+
+
+def _with_uid(volume: Document, uids: Mapping[str, str]) -> Document:
+    reference = volume["spec"].get("claimRef")
+    if not reference or not reference.get("uid"):
+        return volume
+    uid = uids.get(f"{reference['namespace']}/{reference['name']}", reference["uid"])
+    return {**volume, "spec": {**volume["spec"], "claimRef": {**reference, "uid": uid}}}
+
+
+def owned(documents: Iterable[Document], kind: str) -> list[Document]:
+    """The objects of a kind."""
+    return [each for each in documents if each["kind"] == kind]

@@ -1,0 +1,207 @@
+"""Volumes in whole cycles: what they keep from starting, and until when."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pytest
+
+from tests import pictures, running
+from tests import volume_manifests as made
+from tests.oracle import manifests
+from vscheduler.core import cycle
+from vscheduler.core.model import decisions, snapshot
+from vscheduler.mirror import state, wording
+from vscheduler.mirror.decode import events
+
+Document = dict[str, Any]
+
+PLUGINS = "priority gang conformance | overcommit drf {} proportion nodeorder binpack"
+GROUP = "scheduling.k8s.io/group-name"
+
+
+class Cluster:
+    """A mirror, and one cycle after the other on it."""
+
+    def __init__(self, documents: Iterable[Document], actions: str, predicates: str) -> None:
+        tiers = running.tiers(PLUGINS.format(predicates))
+        self._policy = running.policy_of({"actions": actions, "tiers": tiers})
+        self._mirror = state.Mirror(state.Options(scheduler_names=(pictures.SCHEDULER,)))
+        self._carried = snapshot.FRESH
+        self._now = pictures.NOW.timestamp()
+        self.show(manifests.QUEUE)
+        for document in documents:
+            self.show(document)
+
+    def show(self, document: Document) -> None:
+        """Show one object."""
+        kind = events.kind_of(document)
+        assert kind is not None
+        self._mirror.apply(events.convert(kind, document))
+
+    def cycle(self) -> decisions.CycleResult:
+        """The next cycle, a second later."""
+        self._now += 1
+        result = cycle.run_cycle(self._mirror.snapshot(self._now, self._carried), self._policy)
+        self._carried = result.carried
+        return result
+
+
+def binds(result: decisions.CycleResult) -> dict[str, str]:
+    """Nodes by pod."""
+    return {each.task.name: each.node for each in result.binds}
+
+
+def why(result: decisions.CycleResult) -> str:
+    """The reason of the only job that waits."""
+    (found,) = [each.reason for each in result.groups if each.reason is not None]
+    return wording.sentence(found)
+
+
+def pod(name: str, job: str, *claims: str, priority: int = 0, **spec: Any) -> Document:
+    """A pod of ours that asks for a cpu."""
+    found = manifests.pod(name, "default")
+    found["metadata"] |= {"uid": name, "annotations": {GROUP: job}}
+    asked = {"resources": {"requests": {"cpu": "1"}}}
+    found["spec"] |= {
+        "schedulerName": pictures.SCHEDULER,
+        "containers": [manifests.container("main", **asked)],
+        "volumes": made.using(*claims),
+        "priority": priority,
+        **spec,
+    }
+    return found
+
+
+def group(name: str, minimum: int, phase: str = "Inqueue") -> Document:
+    """A PodGroup."""
+    found = manifests.group("default", name, minimum)
+    return {**found, "status": {"phase": phase}}
+
+
+def of_csi(*numbers: int) -> list[Document]:
+    """Claims `c1`, …, bound to volumes of a CSI driver."""
+    return [
+        each
+        for number in numbers
+        for each in made.bound(
+            made.claim(f"c{number}", ""),
+            made.volume(f"pv{number}", "", source=made.csi(f"h{number}")),
+        )
+    ]
+
+
+def cluster(
+    documents: Sequence[Document], actions: str = "allocate", predicates: str = "predicates"
+) -> Cluster:
+    """Two nodes beside these objects."""
+    zones = {"n1": "a", "n2": "b"}
+    nodes = [manifests.node(name, {made.ZONE: zone}, cpu="8") for name, zone in zones.items()]
+    return Cluster([*nodes, *documents], actions, predicates)
+
+
+def limited(n1: int, n2: int) -> list[Document]:
+    """How many volumes the two nodes can attach."""
+    return [
+        made.csi_node("n1", {"made.example.com": n1}),
+        made.csi_node("n2", {"made.example.com": n2}),
+    ]
+
+
+def test_a_missing_claim_keeps_its_job_out_until_it_is_there() -> None:
+    """What was known of the job doesn't outlive the change of its claim."""
+    found = cluster([group("j", 1, "Pending"), pod("p", "j", "c1")], "enqueue, allocate")
+    for _ in range(3):
+        result = found.cycle()
+        assert binds(result) == {}
+        assert result.groups[0].phase == "Pending"
+        assert 'persistentvolumeclaim "c1" not found' in why(result)
+    terms = made.on_labels(made.ZONE, "b")
+    for document in made.bound(made.claim("c1", ""), made.volume("v", "", terms=terms)):
+        found.show(document)
+    assert binds(found.cycle()) == {"p": "n2"}
+
+
+def test_members_of_a_gang_count_for_attach_limits() -> None:
+    """Those that were placed before in the same cycle."""
+    limits = limited(1, 2)
+    members = [pod(f"p{at}", "j", f"c{at}") for at in (1, 2, 3)]
+    result = cluster([*limits, *of_csi(1, 2, 3), group("j", 3), *members]).cycle()
+    assert sorted(binds(result).values()) == ["n1", "n2", "n2"]
+    more = [*limits, *of_csi(1, 2, 3, 4), group("j", 4), *members, pod("p4", "j", "c4")]
+    result = cluster(more).cycle()
+    assert binds(result) == {}
+    assert "2 node(s) exceed max volume count" in why(result)
+
+
+def test_a_shared_volume_is_attached_once() -> None:
+    """However many pods use it."""
+    limits = limited(1, 1)
+    members = [pod(f"p{at}", "j", "c1") for at in range(5)]
+    result = cluster([*limits, *of_csi(1), group("j", 5), *members]).cycle()
+    assert len(binds(result)) == 5
+
+
+def test_an_eviction_frees_a_place_for_a_volume() -> None:
+    """The victim's volume counts until the pod is gone; the preemptor waits there for it."""
+    limits = limited(1, 0)
+    low = pod("low", "a", "c1", nodeName="n1")
+    low["status"] = {"phase": "Running"}
+    important = group("b", 1)
+    important["spec"]["priorityClassName"] = "priority-10"
+    jobs = [group("a", 1, "Running"), low, important, pod("high", "b", "c2", priority=10)]
+    found = cluster([*limits, *of_csi(1, 2), *jobs, priority(10)], "allocate, preempt")
+    result = found.cycle()
+    assert [each.task.name for each in result.evicts] == ["low"]
+    assert [(each.task.name, each.node) for each in result.pipelined] == [("high", "n1")]
+
+
+def priority(value: int) -> Document:
+    """A PriorityClass."""
+    return {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": f"priority-{value}"},
+        "value": value,
+    }
+
+
+def test_one_pod_alone_may_use_a_claim() -> None:
+    """Of several jobs that want it, one starts."""
+    objects = made.bound(
+        made.claim("c1", "", modes=["ReadWriteOncePod"]),
+        made.volume("v", "", modes=["ReadWriteOncePod"]),
+    )
+    jobs = [each for name in "ab" for each in (group(name, 1), pod(name, name, "c1"))]
+    result = cluster([*objects, *jobs]).cycle()
+    assert len(binds(result)) == 1
+    assert "2 node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod" in why(result)
+
+
+@pytest.mark.parametrize(
+    ("argument", "objects"),
+    [
+        ("VolumeBindingEnable", []),
+        ("VolumeBindingEnable", made.bound(made.claim("c1", ""), made.volume("v", "", terms=[]))),
+        (
+            "VolumeZoneEnable",
+            made.bound(made.claim("c1", ""), made.volume("v", "", labels={made.ZONE: "z"})),
+        ),
+        (
+            "NodeVolumeLimitsEnable",
+            [*of_csi(1), *limited(0, 0)],
+        ),
+    ],
+)
+def test_each_filter_can_be_switched_off(argument: str, objects: Sequence[Document]) -> None:
+    """By Volcano's arguments; on, it keeps the pod from both nodes."""
+    documents = [*objects, group("j", 1), pod("p", "j", "c1")]
+    assert binds(cluster(documents).cycle()) == {}
+    off = f"predicates:predicate.{argument}=false"
+    assert binds(cluster(documents, predicates=off).cycle()) == {"p": "n1"}
+
+
+def test_storage_that_isnt_served_is_no_obstacle() -> None:
+    """Pods go where they went without."""
+    found = cluster([group("j", 1), pod("p", "j", "c1")])
+    found._mirror.storage.serve(served=False)
+    assert binds(found.cycle()) == {"p": "n1"}

@@ -1,0 +1,76 @@
+import asyncio
+
+import pytest
+from structlog import testing
+
+from tests import pictures, volume_labs
+from vscheduler.cluster.http import connection
+from vscheduler.core.model import storage
+from vscheduler.daemon import health, storage_access
+from vscheduler.mirror import state
+from vscheduler.mirror.decode import events, kinds
+
+
+def watch(kind: kinds.Kind, problem: connection.ApiError | None = None) -> health.WatchState:
+    """A watch that has failed for a minute, or works."""
+    return health.WatchState(kind=kind, listed=problem is None, problem=problem, seconds=60.0)
+
+
+def stored(mirror: state.Mirror) -> storage.Storage:
+    """What a cycle sees."""
+    return mirror.snapshot(pictures.NOW.timestamp()).storage
+
+
+def a_mirror() -> state.Mirror:
+    """A cluster with a pod that uses a claim."""
+    mirror = state.Mirror(state.Options(scheduler_names=(pictures.SCHEDULER,)))
+    *_, pod = pictures.documents("node n1 cpu=1\nqueue q\njob q/a min=1 -")
+    source = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
+    pod["spec"]["volumes"] = [source]
+    for document in (pod, volume_labs.claim("data")):
+        kind = events.kind_of(document)
+        assert kind is not None
+        mirror.apply(events.convert(kind, document))
+    return mirror
+
+
+async def test_where_claims_cannot_be_read_volumes_are_no_obstacle() -> None:
+    """The log says so once, and says when they can be read; a cycle is due then."""
+    mirror = a_mirror()
+    refused = connection.Forbidden("no right to list", status=403)
+    states = [watch(kinds.Kind.CLAIM, refused), watch(kinds.Kind.VOLUME)]
+    access = storage_access.StorageAccess(mirror, lambda: states)
+    assert stored(mirror).served
+    with testing.capture_logs() as said:
+        assert access.look()
+        assert not access.look()
+        assert not stored(mirror).served
+        states[0] = watch(kinds.Kind.CLAIM)
+        assert access.look()
+        assert stored(mirror).served
+    assert [(each["event"], each["log_level"]) for each in said] == [
+        ("volumes.off", "warning"),
+        ("volumes.on", "info"),
+    ]
+    assert said[0]["kinds"] == ["PersistentVolumeClaim"]
+    assert said[0]["message"] == "no right to list"
+
+
+async def test_kinds_that_only_limit_pods_may_be_missing() -> None:
+    """Without attach limits, volumes are considered all the same."""
+    mirror = a_mirror()
+    absent = connection.NotFound("no such kind")
+    states = [watch(kinds.Kind.CSI_NODE, absent), watch(kinds.Kind.CLAIM)]
+    assert not storage_access.StorageAccess(mirror, lambda: states).look()
+    assert stored(mirror).served
+
+
+async def test_a_change_makes_a_cycle(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rights may be granted at any time."""
+    monkeypatch.setattr(storage_access, "LOOK_SECONDS", 0.001)
+    mirror, cycle = a_mirror(), asyncio.Event()
+    refused = connection.Forbidden("no", status=403)
+    access = storage_access.StorageAccess(mirror, lambda: [watch(kinds.Kind.CLAIM, refused)])
+    following = asyncio.create_task(access.follow(cycle.set))
+    await asyncio.wait_for(cycle.wait(), 5)
+    following.cancel()

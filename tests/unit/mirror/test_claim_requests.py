@@ -1,0 +1,156 @@
+import dataclasses
+from typing import Any
+
+import pytest
+
+from vscheduler.core.model import claim_decisions, storage
+from vscheduler.mirror import claim_requests
+from vscheduler.mirror.decode import kinds
+
+AT = 1767268840.0
+NOTE = "vscheduler/volume-binding"
+SELECTED = "volume.kubernetes.io/selected-node"
+BOUND_BY = "pv.kubernetes.io/bound-by-controller"
+CLAIM = storage.Claim(namespace="ns", name="data", uid="c1")
+DISK = storage.Volume(name="disk", uid="v1", available=True)
+RESERVED = dataclasses.replace(DISK, claim=storage.ClaimReference(namespace="ns", name="data"))
+
+
+def binding(volume: str | None = None) -> claim_decisions.ClaimBinding:
+    """The claim needs a volume on n1."""
+    return claim_decisions.ClaimBinding(
+        namespace="ns", name="data", uid="c1", volume=volume, node="n1"
+    )
+
+
+def target(value: claim_requests.Wanted) -> claim_requests.Target:
+    """The object as last seen."""
+    of_claim = isinstance(value, storage.Claim)
+    kind, key = (kinds.Kind.CLAIM, "ns/data") if of_claim else (kinds.Kind.VOLUME, "disk")
+    return claim_requests.Target(kind=kind, key=key, uid=value.uid, version="7", value=value)
+
+
+def release(*, reserved: bool = False) -> claim_decisions.ReleaseVolume:
+    """The volume isn't needed any more."""
+    return claim_decisions.ReleaseVolume(name="disk", uid="v1", claim="ns/data", reserved=reserved)
+
+
+WITHDRAWN = claim_decisions.ReleaseClaim(namespace="ns", name="data", uid="c1", node="n1")
+REFERENCE = {
+    "apiVersion": "v1",
+    "kind": "PersistentVolumeClaim",
+    "namespace": "ns",
+    "name": "data",
+    "uid": "c1",
+}
+PATCHES: dict[str, tuple[claim_requests.Change, claim_requests.Wanted, Any, Any]] = {
+    "a volume is to be made": (
+        binding(),
+        CLAIM,
+        {SELECTED: "n1", NOTE: "n1 2026-01-01T12:00:40Z"},
+        None,
+    ),
+    "a volume is given": (
+        binding("disk"),
+        DISK,
+        {NOTE: "n1 2026-01-01T12:00:40Z", BOUND_BY: "yes"},
+        {"claimRef": REFERENCE},
+    ),
+    "a reserved volume is given": (
+        binding("disk"),
+        RESERVED,
+        {NOTE: "n1 2026-01-01T12:00:40Z"},
+        {"claimRef": REFERENCE},
+    ),
+    "no volume is to be made": (WITHDRAWN, CLAIM, {SELECTED: None, NOTE: None}, None),
+    "a volume is withdrawn": (release(), DISK, {NOTE: None, BOUND_BY: None}, {"claimRef": None}),
+    "a reserved volume is withdrawn": (
+        release(reserved=True),
+        RESERVED,
+        {NOTE: None},
+        {"claimRef": {"uid": None}},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", PATCHES)
+def test_a_patch_has_the_fields_of_kube_scheduler_and_a_note(case: str) -> None:
+    """And names the object that was decided on, in its version."""
+    change, value, annotations, spec = PATCHES[case]
+    seen = target(value)
+    patch = claim_requests.patch(seen, change, schedulers=("vscheduler",), since=AT)
+    metadata = {"uid": value.uid, "resourceVersion": "7", "annotations": annotations}
+    assert patch == ({"metadata": metadata} | ({"spec": spec} if spec else {}))
+    expected = "persistentvolumes/disk"
+    if isinstance(value, storage.Claim):
+        expected = "namespaces/ns/persistentvolumeclaims/data"
+    assert claim_requests.path(seen) == f"/api/v1/{expected}"
+    assert claim_requests.place(change) == (seen.kind, seen.key)
+    assert claim_requests.is_about(change, seen)
+
+
+def test_of_several_schedulers_one_asks_and_the_notes_of_all_are_withdrawn() -> None:
+    """An instance that serves two names withdraws what either has asked for."""
+    names = ("a", "b")
+    asked = claim_requests.patch(target(CLAIM), binding(), schedulers=names, since=AT)
+    assert asked["metadata"]["annotations"].keys() == {SELECTED, "a/volume-binding"}
+    given_back = claim_requests.patch(target(CLAIM), WITHDRAWN, schedulers=names, since=AT)
+    assert given_back["metadata"]["annotations"].keys() == {
+        *(SELECTED, "a/volume-binding", "b/volume-binding"),
+    }
+
+
+SELECTION = storage.Selection(node="n1", since=AT)
+MINE = storage.ClaimReference(namespace="ns", name="data", uid="c1")
+RESULTS: list[tuple[claim_requests.Change, claim_requests.Wanted, claim_requests.Wanted]] = [
+    (
+        binding(),
+        CLAIM,
+        dataclasses.replace(CLAIM, selected_node="n1", selection=SELECTION),
+    ),
+    (
+        binding("disk"),
+        DISK,
+        dataclasses.replace(DISK, claim=MINE, selection=SELECTION, bound_by_controller=True),
+    ),
+    (binding("disk"), RESERVED, dataclasses.replace(DISK, claim=MINE, selection=SELECTION)),
+    (WITHDRAWN, dataclasses.replace(CLAIM, selected_node="n1", selection=SELECTION), CLAIM),
+    (
+        release(),
+        dataclasses.replace(DISK, claim=MINE, selection=SELECTION, bound_by_controller=True),
+        DISK,
+    ),
+    (
+        release(reserved=True),
+        dataclasses.replace(DISK, claim=MINE, selection=SELECTION),
+        RESERVED,
+    ),
+]
+
+
+@pytest.mark.parametrize(("change", "before", "after"), RESULTS)
+def test_the_object_is_known_before_it_is_written(
+    change: claim_requests.Change,
+    before: claim_requests.Wanted,
+    after: claim_requests.Wanted,
+) -> None:
+    """The next cycle sees it like that while the call is under way."""
+    assert claim_requests.result(target(before), change, since=AT) == after
+
+
+@pytest.mark.parametrize(
+    ("change", "value"),
+    [
+        (binding(), dataclasses.replace(CLAIM, uid="c2")),
+        (WITHDRAWN, dataclasses.replace(CLAIM, uid="c2")),
+        (release(), dataclasses.replace(DISK, uid="v2")),
+        (binding("disk"), dataclasses.replace(DISK, claim=dataclasses.replace(MINE, name="other"))),
+        (binding("disk"), dataclasses.replace(DISK, claim=MINE)),
+        (binding("disk"), dataclasses.replace(DISK, deleting=True)),
+    ],
+)
+def test_an_object_that_is_another_by_now_is_left_alone(
+    change: claim_requests.Change, value: claim_requests.Wanted
+) -> None:
+    """A new claim of the same name, a volume that somebody else has got."""
+    assert not claim_requests.is_about(change, target(value))

@@ -1,0 +1,46 @@
+from dataclasses import replace
+
+import pytest
+
+from vscheduler.core.model import claim_decisions
+from vscheduler.mirror import volume_wording
+
+WAIT = claim_decisions.VolumeWait(
+    bound=3,
+    claims=8,
+    claim="ns/data-3",
+    source="csi.io",
+    node="n2",
+    since=1767268840.0,
+)
+TEXT = "3 of 8 claims are bound; waiting for claim data-3 (csi.io) on n2 since 12:00:40"
+LATE = (
+    "3 of 8 claims are bound; claim data-3 could not be bound, and the scheduler tries again "
+    "after a pause of 60 s"
+)
+
+
+@pytest.mark.parametrize(
+    ("wait", "text"),
+    [
+        (
+            WAIT,
+            TEXT,
+        ),
+        (
+            replace(WAIT, claims=1, bound=0, source="disk-1"),
+            "the claim isn't bound; waiting for claim data-3 (disk-1) on n2 since 12:00:40",
+        ),
+        (
+            replace(WAIT, refusal="no", source=""),
+            "3 of 8 claims are bound; the API server refuses to have claim data-3 bound: no",
+        ),
+        (
+            replace(WAIT, source="", pause=60),
+            LATE,
+        ),
+    ],
+)
+def test_a_job_is_told_how_far_its_volumes_are(wait: claim_decisions.VolumeWait, text: str) -> None:
+    """With the claim that it has waited for the longest."""
+    assert volume_wording.waits(wait) == text

@@ -1,0 +1,122 @@
+"""Attach limits of nodes: how many volumes of a CSI driver a node can have.
+
+Kubernetes: kube-scheduler NodeVolumeLimits. Volumes of pods of all schedulers count, and volumes
+that are still attached without a pod.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vscheduler.core.model import constraints, nodes, storage
+from vscheduler.core.placement.volumes import users
+
+Handle: TypeAlias = tuple[str, str]
+"""A driver, and the volume's name for the driver."""
+
+UNLIMITED = np.iinfo(np.int64).max // 2
+
+
+class AttachLimits:
+    """The limits of all nodes, and what counts against them as the cycle begins."""
+
+    def __init__(self, stored: storage.Storage, layout: nodes.NodeLayout) -> None:
+        self._stored, self._layout = stored, layout
+
+    def limit(self, driver: str) -> NDArray[np.int64]:
+        """Return how many volumes of a driver each node can have, (N,)."""
+        stored, layout = self._stored, self._layout
+
+        def compute() -> NDArray[np.int64]:
+            found = np.full(layout.size, UNLIMITED, dtype=np.int64)
+            for name, node in stored.csi_nodes.items():
+                if driver in node.limits and name in layout.rows:
+                    found[layout.rows[name]] = node.limits[driver]
+            return found
+
+        return stored.memo.get(("limit", driver), (stored.csi_nodes, layout), compute)
+
+    def at_most(self) -> NDArray[np.int64]:
+        """Return an upper bound of the volumes that each node has by now, (N,)."""
+        stored, layout = self._stored, self._layout
+
+        def compute() -> NDArray[np.int64]:
+            found = np.zeros(layout.size, dtype=np.int64)
+            for counted in (stored.uses, stored.attachments):
+                for name, volumes in counted.items():
+                    if name in layout.rows:
+                        found[layout.rows[name]] += len(volumes)
+            return found
+
+        return stored.memo.get("volumes", (stored.uses, stored.attachments, layout), compute)
+
+    def drivers(self, volumes: Iterable[constraints.PodVolume]) -> Counter[str]:
+        """Return how many volumes of each driver these are at most, on any node."""
+        handles = set(map(self._handle, volumes))
+        return Counter(handle[0] for handle in handles if handle is not None)
+
+    def passes(
+        self, volumes: Sequence[constraints.PodVolume], row: int, there: users.UsersByVolume
+    ) -> tuple[bool, bool]:
+        """Return whether a node can have these volumes as well, now and after pods have left.
+
+        `there` are the pods on the node by volume, after the decisions of the cycle so far.
+        """
+        name = self._layout.names[row]
+        node = self._stored.csi_nodes.get(name, storage.CsiNode(name=name))
+        wanted = set(map(self._handle, volumes))
+        used: dict[Handle, bool] = {}
+        """Whether any pod is going to stay, by volume."""
+        for volume, (staying, _, coming) in there.items():
+            handle = self._handle(volume)
+            if handle is not None:
+                used[handle] = used.get(handle, False) or staying + coming > 0
+        attached = map(self._attached, self._stored.attachments.get(name, ()))
+        now = {*used, *filter(None, attached)}
+        later = {handle for handle in now if used.get(handle, True)}
+        held = {handle for handle, stays in used.items() if stays}
+        return (
+            _fit(node.limits, Counter(_drivers(now)), wanted - used.keys()),
+            _fit(node.limits, Counter(_drivers(later)), wanted - held),
+        )
+
+    def _handle(self, volume: constraints.PodVolume) -> Handle | None:
+        """Return the volume as it counts; None if it doesn't."""
+        if isinstance(volume, constraints.DiskUse):
+            driver = storage.DRIVERS.get(volume.plugin)
+            return (driver, volume.disk[0]) if driver else None
+        claim = self._stored.claims.get(volume.claim)
+        if claim is None:
+            return None
+        found = self._stored.volumes.get(claim.volume)
+        if found is None:
+            # Before a volume exists, the claim stands for it.
+            storage_class = self._stored.class_of(claim)
+            plugin = "" if storage_class is None else storage_class.provisioner
+            return (storage.DRIVERS.get(plugin, plugin), claim.key) if plugin else None
+        source = found.source
+        return None if source is None else (source.driver, source.handle)
+
+    def _attached(self, attachment: storage.Attachment) -> Handle | None:
+        """Return the volume of an attachment; only volumes of CSI drivers count."""
+        volume = self._stored.volumes.get(attachment.volume)
+        if volume is None or volume.source is None or volume.source.plugin:
+            return None
+        return attachment.driver, volume.source.handle
+
+
+def _fit(
+    limits: Mapping[str, int], counts: Mapping[str, int], more: Iterable[Handle | None]
+) -> bool:
+    """Whether these volumes fit beside so many of each driver."""
+    return all(
+        counts.get(driver, 0) + count <= limits.get(driver, UNLIMITED)
+        for driver, count in Counter(_drivers(more)).items()
+    )
+
+
+def _drivers(handles: Iterable[Handle | None]) -> Iterable[str]:
+    return (handle[0] for handle in handles if handle is not None)

@@ -1,0 +1,300 @@
+"""Binding of claims: the choice of a volume for each claim that waits for a pod's node.
+
+Kubernetes: kube-scheduler VolumeBinding.FindPodVolumes. A volume that is chosen for a claim is
+given away for the rest of the cycle; so is a node chosen for a claim that several pods share.
+"""
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeAlias
+
+import numpy as np
+
+from vscheduler.core.model import claim_decisions, constraints, jobs, nodes, storage
+from vscheduler.core.placement.volumes import claims, tables
+
+Choices: TypeAlias = Mapping[str, str | None]
+"""By claim, the chosen volume, or None for a volume to be made."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """What was decided in this cycle for a claim that isn't bound."""
+
+    row: int
+    volume: str | None
+    tasks: int
+    """How many tasks rely on it."""
+
+
+class Binding:
+    """The choices of a cycle for claims that aren't bound."""
+
+    def __init__(
+        self, stored: storage.Storage, layout: nodes.NodeLayout, every: Sequence[jobs.Job]
+    ) -> None:
+        self._stored, self._layout, self._jobs = stored, layout, every
+        self._choices: dict[jobs.TaskId, Choices] = {}
+        self._chosen: dict[str, Chosen] = {}
+        """By claim, for claims of tasks placed in this cycle."""
+        self._given: dict[str, dict[str, None]] = {}
+        """By class, volumes chosen in this cycle."""
+        self._versions: Counter[str] = Counter()
+        """By class, how often `_given` has changed."""
+
+    def decided(
+        self, task: jobs.Task, needs: claims.Needs, row: int
+    ) -> tuple[claim_decisions.ClaimBinding, ...]:
+        """Return the claims to bind before the task may start on this node."""
+        choices = self._choices.get(task.uid)
+        if choices is None:
+            choices = self._choose(needs, row) or {}
+        return tuple(
+            self._binding(self._stored.claims[key], choices[key], row)
+            for key in needs.unbound
+            if key in choices
+        )
+
+    def state(self, needs: claims.Needs) -> Hashable:
+        """Return what was decided in this cycle that matters for these claims."""
+        return tuple(
+            (self._versions[claim.class_name], self._chosen.get(claim.key))
+            for claim in needs.delayed
+        )
+
+    def _binding(
+        self, claim: storage.Claim, volume: str | None, row: int
+    ) -> claim_decisions.ClaimBinding:
+        chosen = self._chosen.get(claim.key)
+        node = claim.selected_node or self._layout.names[row if chosen is None else chosen.row]
+        if volume is None:
+            requested = bool(claim.selected_node)
+        else:
+            requested = self._stored.volumes[volume].is_for(claim)
+        return claim_decisions.ClaimBinding(
+            namespace=claim.namespace,
+            name=claim.name,
+            uid=claim.uid,
+            volume=volume,
+            node=node,
+            requested=requested,
+        )
+
+    def assume(self, task: jobs.Task, needs: claims.Needs, row: int) -> None:
+        """Give the task's claims what is chosen for them on this node."""
+        choices = self._choose(needs, row) if needs.delayed else None
+        if not choices:
+            return
+        self._choices[task.uid] = choices
+        for key, volume in choices.items():
+            known = self._chosen.get(key)
+            if known is not None:
+                self._chosen[key] = Chosen(known.row, known.volume, known.tasks + 1)
+                continue
+            self._chosen[key] = Chosen(row, volume, 1)
+            self._give(key, volume, given=True)
+
+    def forget(self, task: jobs.Task) -> None:
+        """Undo `assume` exactly."""
+        for key in self._choices.pop(task.uid, ()):
+            known = self._chosen[key]
+            if known.tasks > 1:
+                self._chosen[key] = Chosen(known.row, known.volume, known.tasks - 1)
+            else:
+                del self._chosen[key]
+                self._give(key, known.volume, given=False)
+
+    def _give(self, key: str, volume: str | None, *, given: bool) -> None:
+        of_class = self._stored.claims[key].class_name
+        self._versions[of_class] += 1
+        if volume is None:
+            return
+        if given:
+            self._given.setdefault(of_class, {})[volume] = None
+        else:
+            del self._given[of_class][volume]
+
+    def bindable(self, needs: claims.Needs) -> tuple[nodes.Mask, nodes.Mask]:
+        """Return the nodes (N,) on which all claims get a volume, and those with space for it."""
+        bindable = np.ones(self._layout.size, dtype=np.bool_)
+        roomy = bindable.copy()
+        free: list[storage.Claim] = []
+        for claim in needs.delayed:
+            mask = self._decided(claim)
+            if mask is not None:
+                bindable &= mask
+                continue
+            if claim.selected_node:
+                row = self._layout.rows.get(claim.selected_node)
+                there = np.zeros(self._layout.size, dtype=np.bool_)
+                if row is not None:
+                    there[row] = True
+                bindable &= there
+                self._provide(claim, there, bindable, roomy)
+            else:
+                free.append(claim)
+        matched = self._matched(free)
+        for claim in free:
+            self._provide(claim, ~matched[claim.key], bindable, roomy)
+        return bindable, roomy
+
+    def _matched(self, free: Iterable[storage.Claim]) -> dict[str, nodes.Mask]:
+        """Return where claims get existing volumes, by claim, (N,)."""
+        found = {}
+        for of_class, members in _by_class(free).items():
+            choosing = []
+            for claim in members:
+                reserved = self._reserved(claim)
+                if reserved is not None:
+                    found[claim.key] = tables.usable(reserved.affinity, self._layout)
+                else:
+                    choosing.append(claim)
+            table = self._table(of_class)
+            if table is None:
+                nowhere = np.zeros(self._layout.size, dtype=np.bool_)
+                found.update((claim.key, nowhere) for claim in choosing)
+                continue
+            given = self._given.get(of_class, {})
+            chosen = table.on_every_row([table.fitting(claim, given) for claim in choosing])
+            for claim, positions in zip(choosing, chosen, strict=True):
+                found[claim.key] = positions != tables.NONE
+        return found
+
+    def _provide(
+        self, claim: storage.Claim, where: nodes.Mask, bindable: nodes.Mask, roomy: nodes.Mask
+    ) -> None:
+        """Take nodes out of the masks that need a new volume for the claim and can't have one."""
+        if not where.any():
+            return
+        allowed = self._provisioned(claim)
+        bindable &= allowed | ~where
+        roomy &= self._spacious(claim) | ~(where & allowed)
+
+    def _decided(self, claim: storage.Claim) -> nodes.Mask | None:
+        """Return where the volume of a claim can be used that is already decided elsewhere, (N,).
+
+        None if nothing is decided, or the claim has no other users.
+        """
+        chosen = self._chosen.get(claim.key)
+        if chosen is None and not (claim.selected_node and self._is_shared(claim)):
+            return None
+        if chosen is None or chosen.volume is None:
+            return self._provisioned(claim)
+        return tables.usable(self._stored.volumes[chosen.volume].affinity, self._layout)
+
+    def _is_shared(self, claim: storage.Claim) -> bool:
+        """Whether several waiting pods of one job use the claim.
+
+        None of them starts before the claim is bound, so the node selected for the claim is only
+        the node of the first.
+        """
+        return claim.key in self._shared
+
+    @cached_property
+    def _shared(self) -> frozenset[str]:
+        """The claims that several waiting pods of any one job use."""
+        found: set[str] = set()
+        for job in self._jobs:
+            of_job: Counter[str] = Counter()
+            for pod_class, (_, waiting) in job.classes.items():
+                for volume in pod_class.constraints.volumes if waiting else ():
+                    if isinstance(volume, constraints.ClaimUse):
+                        of_job[volume.claim] += waiting
+            found.update(key for key, users in of_job.items() if users > 1)
+        return frozenset(found)
+
+    def _reserved(self, claim: storage.Claim) -> storage.Volume | None:
+        """Return the volume that is reserved for the claim, if the claim can get it."""
+        for volume in self._stored.reserved.get(claim.key, ()):
+            if (
+                volume.is_for(claim)
+                and volume.capacity >= claim.request
+                and volume.mode == claim.mode
+                and volume.attributes_class == claim.attributes_class
+                and volume.storage_class == claim.class_name
+                and not volume.deleting
+            ):
+                return volume
+        return None
+
+    def _table(self, of_class: str) -> tables.VolumeTable | None:
+        volumes = self._stored.available.get(of_class)
+        if volumes is None:
+            return None
+        return self._stored.memo.get(
+            ("table", of_class),
+            (volumes, self._layout),
+            lambda: tables.VolumeTable(volumes, self._layout),
+        )
+
+    def _provisioned(self, claim: storage.Claim) -> nodes.Mask:
+        """Return the nodes (N,) for which a volume can be made, whatever its size."""
+        storage_class = self._stored.class_of(claim)
+        if storage_class is None or not storage_class.provisions:
+            return np.zeros(self._layout.size, dtype=np.bool_)
+        if not storage_class.topologies:
+            return np.ones(self._layout.size, dtype=np.bool_)
+        return tables.any_of(storage_class.topologies, self._layout)
+
+    def _spacious(self, claim: storage.Claim) -> nodes.Mask:
+        """Return the nodes (N,) with enough space for a new volume, as far as the driver tells."""
+        storage_class = self._stored.class_of(claim)
+        driver = self._stored.drivers.get(storage_class.provisioner if storage_class else "")
+        if driver is None or not driver.storage_capacity or not claim.request:
+            return np.ones(self._layout.size, dtype=np.bool_)
+        mask = np.zeros(self._layout.size, dtype=np.bool_)
+        for each in self._stored.capacities.get(claim.class_name, ()):
+            if each.nodes is not None and each.largest >= claim.request:
+                mask |= _labelled(each.nodes, self._layout)
+        return mask
+
+    def _choose(self, needs: claims.Needs, row: int) -> Choices | None:
+        """Return what the claims get on one node; None if one of them gets nothing."""
+        choices: dict[str, str | None] = {}
+        free: list[storage.Claim] = []
+        for claim in needs.delayed:
+            chosen = self._chosen.get(claim.key)
+            if chosen is not None:
+                choices[claim.key] = chosen.volume
+            elif claim.selected_node:
+                choices[claim.key] = None
+            elif (reserved := self._reserved(claim)) is not None and tables.usable(
+                reserved.affinity, self._layout
+            )[row]:
+                choices[claim.key] = reserved.name
+            else:
+                free.append(claim)
+        for of_class, members in _by_class(free).items():
+            table = self._table(of_class)
+            positions = [tables.NONE] * len(members)
+            if table is not None:
+                given = self._given.get(of_class, {})
+                choosing = [claim for claim in members if self._reserved(claim) is None]
+                found = table.on_row([table.fitting(claim, given) for claim in choosing], row)
+                by_claim = dict(zip((claim.key for claim in choosing), found, strict=True))
+                positions = [by_claim.get(claim.key, tables.NONE) for claim in members]
+            for claim, position in zip(members, positions, strict=True):
+                if position != tables.NONE and table is not None:
+                    choices[claim.key] = table.volumes[position].name
+                elif self._provisioned(claim)[row]:
+                    choices[claim.key] = None
+                else:
+                    return None
+        return choices
+
+
+def _by_class(members: Iterable[storage.Claim]) -> dict[str, list[storage.Claim]]:
+    found: dict[str, list[storage.Claim]] = {}
+    for claim in members:
+        found.setdefault(claim.class_name, []).append(claim)
+    return found
+
+
+def _labelled(selector: constraints.Selector, layout: nodes.NodeLayout) -> nodes.Mask:
+    """Return the nodes (N,) with labels that a selector matches."""
+    # A term without requirements matches no node, but a selector matches all.
+    if not selector.requirements:
+        return np.ones(layout.size, dtype=np.bool_)
+    return nodes.matches(layout, constraints.Term(selector.requirements))

@@ -1,0 +1,262 @@
+"""Volumes as a cycle decides: which nodes the volumes of pods allow.
+
+Kubernetes: kube-scheduler VolumeBinding, VolumeZone, VolumeRestrictions, NodeVolumeLimits.
+"""
+
+from collections.abc import Callable, Hashable, Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vscheduler.core.api import contracts
+from vscheduler.core.model import (
+    claim_decisions,
+    constraints,
+    jobs,
+    nodes,
+    pod_affinity,
+    refusals,
+    snapshot,
+)
+from vscheduler.core.placement.volumes import attach_limits, binding, claims, users
+
+LIMIT = refusals.Refusal(refusals.RefusalCode.VOLUME_LIMIT)
+DISK_IN_USE = refusals.Refusal(refusals.RefusalCode.DISK_IN_USE)
+CLAIM_IN_USE = refusals.Refusal(refusals.RefusalCode.CLAIM_IN_USE)
+
+NEEDS_COST = 30
+"""About how many microseconds it takes to read the claims of a class."""
+
+MATCH_COST = 150
+"""The same for choosing volumes of a claim on all nodes, beside the nodes' part."""
+
+ROW_COST = 10
+"""The same for counting the volumes of one node."""
+
+NODES_PER_UNIT = 50
+"""For how many nodes the choice of volumes takes about a microsecond."""
+
+NEEDS_MAX = 4096
+"""The most classes whose needs are kept. When full, all are dropped at once."""
+
+SHARED = frozenset({"gce-pd", "iscsi", "rbd"})
+"""Plugins with disks that several pods may share if all of them only read."""
+
+
+class Volumes:
+    """The volumes of a cycle; see node_views.Volumes and interfaces.Volumes."""
+
+    def __init__(self, taken: snapshot.Snapshot, spend: Callable[[str, int], None]) -> None:
+        self._stored, self._layout = taken.storage, taken.nodes.layout
+        self._spend = spend
+        self._limits = attach_limits.AttachLimits(self._stored, self._layout)
+        self._binding = binding.Binding(self._stored, self._layout, taken.jobs)
+        self._users = users.VolumeUsers(self._stored, self._layout)
+        self._binds = False
+        self.bind_timeout_seconds = 0.0
+        """How long pods keep their nodes while a claim isn't bound; 0 without a limit."""
+        self._needs: dict[tuple[constraints.PodVolume, ...], claims.Needs] = {}
+        self._delayed: dict[
+            tuple[constraints.PodVolume, ...], tuple[Hashable, list[contracts.FilterResult]]
+        ] = {}
+        """By volumes, the nodes (N,) on which claims can be bound, and what that depends on."""
+
+    def bind_claims(self, timeout_seconds: float) -> None:
+        """Let `unbound` and `assume` answer: a plugin looks at claims."""
+        self._binds = self._stored.served
+        self.bind_timeout_seconds = timeout_seconds
+
+    @property
+    def binds(self) -> bool:
+        """Whether claims are bound before pods."""
+        return self._binds
+
+    def unbound(self, task: jobs.Task, row: int) -> tuple[claim_decisions.ClaimBinding, ...]:
+        """Return the claims to bind before the task may start on this node; see interfaces."""
+        if not (task.volumes and self._binds):
+            return ()
+        return self._binding.decided(task, self._needs_of(task.volumes), row)
+
+    def assume(self, task: jobs.Task, row: int) -> None:
+        """Give the task's claims what is chosen for them on this node."""
+        if self._binds and (needs := self._needs_of(task.volumes)).delayed:
+            self._binding.assume(task, needs, row)
+
+    def forget(self, task: jobs.Task) -> None:
+        """Undo `assume` exactly."""
+        self._binding.forget(task)
+
+    def move(
+        self, task: jobs.Task, row: int, presence: pod_affinity.PodPresence, step: int
+    ) -> None:
+        """Count the task's volumes with this presence (step 1), or remove them again (step -1)."""
+        self._users.move(task, row, presence, step)
+
+    def usable(
+        self, pod_class: jobs.PodClass, layout: nodes.NodeLayout, *, binding: bool, zones: bool
+    ) -> nodes.Mask | None:
+        """Return the nodes (N,) of a layout that bound claims allow, other pods aside; None: all.
+
+        `binding` and `zones` tell which filters count.
+        """
+        volumes = pod_class.constraints.volumes
+        needs = self._needs_of(volumes)
+        if layout is not self._layout and self._stored.served:
+            needs = claims.needs_of(volumes, self._stored, layout)
+        if binding and any(claims.lasting(each) for each in needs.problems):
+            return np.zeros(layout.size, dtype=np.bool_)
+        results = (*(needs.binding if binding else ()), *(needs.zones if zones else ()))
+        masks = [each.passes for each in results]
+        return np.logical_and.reduce(masks) if masks else None
+
+    def binding(
+        self, pod_class: jobs.PodClass, view: contracts.NodeView
+    ) -> Iterator[contracts.FilterResult]:
+        """Yield the answers of VolumeBinding for these nodes."""
+        volumes = pod_class.constraints.volumes
+        needs = self._needs_of(volumes)
+        for problem in needs.problems:
+            nowhere = np.zeros(view.size, dtype=np.bool_)
+            yield contracts.FilterResult(problem, nowhere, temporary=not claims.lasting(problem))
+        for result in (*needs.binding, *(self._delayed_of(volumes) if needs.delayed else ())):
+            yield contracts.FilterResult(result.refusal, view.of(result.passes))
+
+    def zones(
+        self, pod_class: jobs.PodClass, view: contracts.NodeView
+    ) -> Iterator[contracts.FilterResult]:
+        """Yield the answers of VolumeZone for these nodes."""
+        for result in self._needs_of(pod_class.constraints.volumes).zones:
+            yield contracts.FilterResult(result.refusal, view.of(result.passes))
+
+    def restrictions(
+        self, pod_class: jobs.PodClass, view: contracts.NodeView
+    ) -> Iterator[contracts.FilterResult]:
+        """Yield the answers of VolumeRestrictions for these nodes."""
+        needs = self._needs_of(pod_class.constraints.volumes)
+        for key in needs.single:
+            staying, leaving, coming = self._users.of_claim(key)
+            yield contracts.FilterResult(
+                CLAIM_IN_USE,
+                np.full(view.size, not (staying or leaving or coming)),
+                np.full(view.size, not (staying or coming)),
+                curable=True,
+            )
+        if needs.disks:
+            now, later = self._free_disks(needs.disks, view.rows)
+            yield contracts.FilterResult(DISK_IN_USE, now, later, curable=True)
+
+    def limits(
+        self, pod_class: jobs.PodClass, view: contracts.NodeView
+    ) -> Iterator[contracts.FilterResult]:
+        """Yield the answer of NodeVolumeLimits for these nodes, unless all pass."""
+        volumes = pod_class.constraints.volumes
+        rows = self._near_limit(volumes)
+        if view.rows is not None:
+            near = np.isin(view.rows, rows)
+        else:
+            near = np.zeros(view.size, dtype=np.bool_)
+            near[rows] = True
+        if not near.any():
+            return
+        now = np.ones(view.size, dtype=np.bool_)
+        later = now.copy()
+        found: dict[int, tuple[bool, bool]] = {}
+        for at in np.flatnonzero(near).tolist():
+            row = at if view.rows is None else int(view.rows[at])
+            if row not in found:
+                self._spend("volumes", ROW_COST)
+                found[row] = self._limits.passes(volumes, row, self._users.on(row))
+            now[at], later[at] = found[row]
+        yield contracts.FilterResult(LIMIT, now, later, curable=True)
+
+    # What answers depend on, beside the arrays of nodes.
+
+    def outlook(self, pod_class: jobs.PodClass) -> Hashable:
+        """Return what the answers for all nodes depend on."""
+        needs = self._needs_of(pod_class.constraints.volumes)
+        if not (needs.delayed or needs.single):
+            return None
+        return self._binding.state(needs), tuple(self._users.of_claim(key) for key in needs.single)
+
+    def row_outlook(
+        self, pod_class: jobs.PodClass, rows: NDArray[np.int64]
+    ) -> Sequence[Hashable] | None:
+        """Return what the answers for each node depend on; None if nothing changes them."""
+        needs = self._needs_of(pod_class.constraints.volumes)
+        if not (needs.disks or self._limits.drivers(needs.attached)):
+            return None
+        return [self._users.outlook(row) for row in rows.tolist()]
+
+    def _needs_of(self, volumes: tuple[constraints.PodVolume, ...]) -> claims.Needs:
+        needs = self._needs.get(volumes)
+        if needs is None:
+            self._spend("volumes", NEEDS_COST * len(volumes))
+            if len(self._needs) >= NEEDS_MAX:
+                self._needs.clear()
+                self._delayed.clear()
+            needs = self._needs[volumes] = (
+                claims.needs_of(volumes, self._stored, self._layout)
+                if self._stored.served
+                else claims.Needs()
+            )
+        return needs
+
+    def _delayed_of(
+        self, volumes: tuple[constraints.PodVolume, ...]
+    ) -> list[contracts.FilterResult]:
+        needs = self._needs_of(volumes)
+        state = self._binding.state(needs)
+        known = self._delayed.get(volumes)
+        if known is None or known[0] != state:
+            cost = MATCH_COST + self._layout.size // NODES_PER_UNIT
+            self._spend("volumes", cost * len(needs.delayed))
+            bindable, roomy = self._binding.bindable(needs)
+            results = [
+                contracts.FilterResult(claims.NO_MATCH, bindable),
+                contracts.FilterResult(claims.NO_SPACE, roomy),
+            ]
+            known = state, [each for each in results if not each.passes.all()]
+            self._delayed[volumes] = known
+        return known[1]
+
+    def _near_limit(self, volumes: Sequence[constraints.PodVolume]) -> NDArray[np.int64]:
+        """Return the rows that these volumes could bring beyond a limit."""
+        near = np.zeros(self._layout.size, dtype=np.bool_)
+        for driver, count in self._limits.drivers(volumes).items():
+            most = self._limits.at_most() + count
+            for row, changes in self._users.changes.items():
+                most[row] += len(changes)
+            near |= most > self._limits.limit(driver)
+        return np.flatnonzero(near)
+
+    def _free_disks(
+        self, disks: Sequence[constraints.DiskUse], rows: NDArray[np.int64] | None
+    ) -> tuple[nodes.Mask, nodes.Mask]:
+        """Return the nodes where no pod uses these disks in a way that excludes others."""
+        size = self._layout.size
+        now, later = np.ones(size, dtype=np.bool_), np.ones(size, dtype=np.bool_)
+        used = {self._layout.rows[name] for name in self._stored.uses if name in self._layout.rows}
+        self._spend("volumes", len(used) // NODES_PER_UNIT)
+        for row in used | self._users.changes.keys():
+            for volume, (staying, leaving, coming) in self._users.on(row).items():
+                if any(_conflict(disk, volume) for disk in disks):
+                    now[row] &= not (staying or leaving or coming)
+                    later[row] &= not (staying or coming)
+        return (now, later) if rows is None else (now[rows], later[rows])
+
+
+def _conflict(disk: constraints.DiskUse, other: constraints.PodVolume) -> bool:
+    """Whether two pods can't use these volumes on one node.
+
+    Kubernetes: VolumeRestrictions.isVolumeConflict.
+    """
+    if not isinstance(other, constraints.DiskUse):
+        return False
+    plugin = disk.plugin.rpartition("/")[2]
+    if (disk.plugin, disk.disk) != (other.plugin, other.disk):
+        return False
+    if plugin == "aws-ebs":
+        return True
+    if plugin == "rbd" and not set(disk.monitors) & set(other.monitors):
+        return False
+    return plugin in SHARED and not (disk.read_only and other.read_only)

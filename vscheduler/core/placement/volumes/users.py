@@ -1,0 +1,58 @@
+"""Users of volumes: how many pods use a volume on each node, with the changes of a cycle."""
+
+from collections.abc import Hashable, Mapping
+from typing import TypeAlias
+
+from vscheduler.core.model import constraints, jobs, nodes, pod_affinity, storage
+
+Users: TypeAlias = tuple[int, int, int]
+"""Numbers of pods that stay, leave and come."""
+
+UsersByVolume: TypeAlias = Mapping[constraints.PodVolume, Users]
+
+
+class VolumeUsers:
+    """The users of all volumes, after the decisions of the cycle so far."""
+
+    def __init__(self, stored: storage.Storage, layout: nodes.NodeLayout) -> None:
+        self._stored, self._layout = stored, layout
+        self.changes: dict[int, dict[constraints.PodVolume, list[int]]] = {}
+        """By row, how the numbers of users have changed; rows without changes are left out."""
+        self._of_claims: dict[str, list[int]] = {}
+
+    def move(
+        self, task: jobs.Task, row: int, presence: pod_affinity.PodPresence, step: int
+    ) -> None:
+        """Count the task as a user of its volumes (step 1), or no longer (step -1)."""
+        changes = self.changes.setdefault(row, {})
+        for volume in dict.fromkeys(task.volumes):
+            counts = changes.setdefault(volume, [0, 0, 0])
+            counts[presence] += step
+            if not any(counts):
+                del changes[volume]
+            if isinstance(volume, constraints.ClaimUse):
+                self._of_claims.setdefault(volume.claim, [0, 0, 0])[presence] += step
+        if not changes:
+            del self.changes[row]
+
+    def on(self, row: int) -> UsersByVolume:
+        """Return the users on a node by volume."""
+        before = self._stored.uses.get(self._layout.names[row], {})
+        found = {volume: (*counts, 0) for volume, counts in before.items()}
+        for volume, (staying, leaving, coming) in self.changes.get(row, {}).items():
+            known = found.get(volume, (0, 0, 0))
+            found[volume] = (known[0] + staying, known[1] + leaving, known[2] + coming)
+        return found
+
+    def of_claim(self, key: str) -> Users:
+        """Return the users of a claim on all nodes."""
+        before = self._stored.claim_uses.get(key, (0, 0))
+        staying, leaving, coming = self._of_claims.get(key, (0, 0, 0))
+        return before[0] + staying, before[1] + leaving, coming
+
+    def outlook(self, row: int) -> Hashable:
+        """Return what stands for the users on a node, with equal values for equal users."""
+        changes = self.changes.get(row)
+        if changes is None:
+            return None
+        return frozenset((volume, *counts) for volume, counts in changes.items())

@@ -1,0 +1,115 @@
+"""Held nodes: a more important job takes nodes on which pods merely wait for their volumes.
+
+No pod is evicted for that, and the requests for volumes are withdrawn. Otherwise, a job whose
+volumes are never made could keep nodes from everybody until its time is up.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from vscheduler.core.model import jobs
+from vscheduler.core.session import job_state, ordering, reasons, statement
+from vscheduler.core.session import session as working
+
+JOBS_MAX = 8
+"""So many jobs are asked to give up their nodes for one job at most."""
+
+HOLDER_COST = 50
+"""Approximate microseconds for one pod that gives up its node."""
+
+Places: TypeAlias = Sequence[tuple[jobs.Task, int]]
+"""Pods, each with the row of its node."""
+
+
+def take(
+    session: working.Session,
+    trial: statement.Statement,
+    turn: reasons.JobTurn,
+    fill: Callable[[], None],
+) -> bool:
+    """Withdraw less important jobs from their nodes until the job fits, and place those again that
+    don't stand in the way.
+
+    `fill` places the tasks of the turn. Return False, and leave nothing in the statement, if the
+    job doesn't fit even then.
+    """
+    state = turn.state
+    if not may_take(session, state):
+        return False
+
+    def fits() -> bool:
+        turn.tasks = deque(ordering.pending(session.dispatch, state))
+        turn.failed_roles.clear()
+        fill()
+        return session.dispatch.all_agree("job_ready", state)
+
+    trial.rollback()
+    given_up: list[tuple[job_state.JobState, Places]] = []
+    for holder in _holders(session, state)[:JOBS_MAX]:
+        given_up.append((holder, _withdraw(session, trial, holder)))
+        before = trial.checkpoint()
+        if fits():
+            for other, places in reversed(given_up):
+                _return(session, trial, other, places)
+            session.reasons.forget(state.job.id)
+            return True
+        trial.rollback(before)
+    trial.rollback()
+    return False
+
+
+def may_take(session: working.Session, state: job_state.JobState) -> bool:
+    """Whether any job would have to give way to this job."""
+    return bool(session.volume_binding.holders) and bool(_holders(session, state))
+
+
+def _holders(session: working.Session, state: job_state.JobState) -> list[job_state.JobState]:
+    """Return the jobs that have to give way to this job, the least important and youngest first.
+
+    In its own queue these have a lower priority. Another queue gives way if it is overused.
+    """
+    found = []
+    for job in session.volume_binding.holders:
+        holder = session.job_states[job]
+        queue = session.queues[holder.job.queue]
+        if queue.name == state.job.queue:
+            gives_way = holder.job.priority < state.job.priority
+        else:
+            gives_way = queue.reclaimable and session.dispatch.any_says("overused", queue)
+        if gives_way:
+            found.append(holder)
+    return sorted(found, key=lambda each: (each.job.priority, -each.job.created, each.job.uid))
+
+
+def _withdraw(
+    session: working.Session, trial: statement.Statement, holder: job_state.JobState
+) -> Places:
+    places = []
+    for task in list(holder.tasks(jobs.TaskStatus.PIPELINED)):
+        if session.volume_binding.is_held(task):
+            session.spend("held nodes", HOLDER_COST)
+            places.append((task, session.layout.rows[holder.node(task) or ""]))
+            trial.withdraw(task)
+    return places
+
+
+def _return(
+    session: working.Session,
+    trial: statement.Statement,
+    holder: job_state.JobState,
+    places: Places,
+) -> None:
+    """Let the pods wait on their nodes again where they still fit: a gang as a whole or not."""
+    before, lost = trial.checkpoint(), None
+    for task, row in places:
+        session.spend("held nodes", HOLDER_COST)
+        if session.placement.feasible(task, row):
+            trial.pipeline(task, row)
+        else:
+            lost = task
+    if lost is None:
+        return
+    if not session.volume_binding.goes_on(holder):
+        trial.rollback(before)
+    session.reasons.note(holder.job.id, reasons.no_room(session, holder, lost))

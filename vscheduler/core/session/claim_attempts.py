@@ -1,0 +1,231 @@
+"""Attempts to have claims bound: which have failed, and where none is made for a while.
+
+An attempt fails if a provisioner gives the node back, by removing the annotation
+volume.kubernetes.io/selected-node, or if the claim isn't bound in time. Either may be due to the
+node, such as a driver that is down there, so the claim is tried elsewhere at once. If several
+attempts in a row fail, time-outs aren't due to the nodes, and the claim pauses everywhere. Each
+failure of a claim doubles its pause.
+
+What is asked for is noted on the claim, or on the chosen volume (`storage.Selection`). A restarted
+instance therefore goes on with the attempts, and their time continues.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from vscheduler.core.model import claim_decisions, constraints, jobs, snapshot, storage
+
+PAUSE_SECONDS = 60
+"""The pause after the first failure."""
+
+PAUSE_MAX_SECONDS = 3600
+"""The longest pause, and for how long a node is avoided on which a claim wasn't bound in time:
+longer than attempts on several other nodes take."""
+
+ELSEWHERE_MAX = 2
+"""After more failures than this, a time-out is no reason to try another node at once."""
+
+NONE: Mapping[str, claim_decisions.ClaimAttempt] = {}
+"""The attempts in a cluster without claims; never written to."""
+
+
+ANYWHERE = ""
+"""Stands for all nodes in a pause."""
+
+
+def keys(task: jobs.Task) -> Iterator[str]:
+    """Iterate over the claims of the task, as `namespace/name`."""
+    for volume in task.volumes:
+        if isinstance(volume, constraints.ClaimUse):
+            yield volume.claim
+
+
+def requested(
+    stored: storage.Storage,
+) -> Iterator[tuple[storage.Claim, claim_decisions.ClaimRequest]]:
+    """Iterate over what this scheduler has asked for, by claim, as the API server shows it.
+
+    A claim whose provisioner gave the node back is included. So is a claim of which somebody else
+    has selected the same node since; claims with another node are left out.
+    """
+    for key in stored.selected_claims:
+        claim = stored.claims[key]
+        made = claim.selection
+        if made is not None and claim.selected_node in ("", made.node):
+            yield claim, claim_decisions.ClaimRequest(node=made.node, volume=None, since=made.since)
+    for name in stored.selected_volumes:
+        volume = stored.volumes[name]
+        made, of = volume.selection, volume.claim
+        claim_of = None if of is None else stored.claims.get(f"{of.namespace}/{of.name}")
+        if made is not None and of is not None and claim_of is not None and of.uid == claim_of.uid:
+            yield (
+                claim_of,
+                claim_decisions.ClaimRequest(node=made.node, volume=name, since=made.since),
+            )
+
+
+class ClaimAttempts:
+    """The attempts of one cycle, from what the last cycle knew and what the API server shows."""
+
+    def __init__(self, taken: snapshot.Snapshot, timeout_seconds: float) -> None:
+        self._storage, self._now = taken.storage, taken.now
+        self._timeout = timeout_seconds
+        self._found = {
+            key: attempt
+            for key, attempt in taken.carried.claim_attempts.items()
+            if self._is_open(key, attempt.uid)
+        }
+        self._shown: dict[str, claim_decisions.ClaimRequest] = {}
+        self.wake_at: float | None = None
+        """The next instant at which an attempt fails or a pause ends."""
+        self._review()
+
+    def _is_open(self, key: str, uid: str) -> bool:
+        claim = self._storage.claims.get(key)
+        return claim is not None and claim.uid == uid and not claim.bound
+
+    def _review(self) -> None:
+        """Count the attempts that have failed, and find out when the next ones will."""
+        for claim, shown in requested(self._storage):
+            if not claim.bound:
+                self._follow(claim, shown)
+        for key, attempt in sorted(self._found.items()):
+            request = attempt.request
+            if request is not None and self._timeout > 0:
+                if request.since + self._timeout <= self._now:
+                    self._fail_late(key, attempt, self._shown.get(key, request))
+                else:
+                    self._wake(request.since + self._timeout)
+            for pause in self._found[key].pauses:
+                self._wake(pause.until)
+
+    def _follow(self, claim: storage.Claim, shown: claim_decisions.ClaimRequest) -> None:
+        """Take in what the API server shows of one claim."""
+        self._shown[claim.key] = shown
+        attempt = self._found.get(claim.key) or claim_decisions.ClaimAttempt(uid=claim.uid)
+        if attempt.failed == shown:
+            return
+        if shown.volume is None and not claim.selected_node:
+            seconds = _seconds(attempt.failures)
+            self._fail(claim.key, attempt, shown, {shown.node: seconds})
+            return
+        since = min(shown.since, self._now)
+        known = attempt.request
+        if known is not None and (known.node, known.volume) == (shown.node, shown.volume):
+            since = min(since, known.since)
+        self._found[claim.key] = replace(attempt, request=replace(shown, since=since))
+
+    def _fail_late(
+        self,
+        key: str,
+        attempt: claim_decisions.ClaimAttempt,
+        failed: claim_decisions.ClaimRequest,
+    ) -> None:
+        avoided = {failed.node: PAUSE_MAX_SECONDS}
+        if attempt.failures >= ELSEWHERE_MAX:
+            avoided[ANYWHERE] = _seconds(attempt.failures - ELSEWHERE_MAX)
+        self._fail(key, attempt, failed, avoided)
+
+    def _fail(
+        self,
+        key: str,
+        attempt: claim_decisions.ClaimAttempt,
+        failed: claim_decisions.ClaimRequest,
+        avoided: Mapping[str, int],
+    ) -> None:
+        """Avoid these nodes for so many seconds."""
+        kept = [
+            pause
+            for pause in attempt.pauses
+            if pause.until > self._now and pause.node not in avoided
+        ]
+        kept += [
+            claim_decisions.Pause(node=node, until=self._now + seconds, seconds=seconds)
+            for node, seconds in avoided.items()
+        ]
+        self._found[key] = replace(
+            attempt, request=None, failed=failed, failures=attempt.failures + 1, pauses=tuple(kept)
+        )
+
+    def _wake(self, at: float) -> None:
+        if at > self._now:
+            self.wake_at = at if self.wake_at is None else min(at, self.wake_at)
+
+    def pauses(self, task: jobs.Task) -> Iterator[tuple[str, claim_decisions.Pause]]:
+        """Iterate over the pauses of the task's claims, each with the claim."""
+        if self._found and task.volumes:
+            for key in keys(task):
+                attempt = self._found.get(key)
+                for pause in attempt.pauses if attempt is not None else ():
+                    if pause.until > self._now:
+                        yield key, pause
+
+    def expires(self, binding: claim_decisions.ClaimBinding) -> float | None:
+        """Return when the claim must be bound at the latest; None without a time-out."""
+        return self.since(binding) + self._timeout if self._timeout > 0 else None
+
+    def since(self, binding: claim_decisions.ClaimBinding) -> float:
+        """Return since when this binding has been asked for; now, if it hasn't been."""
+        attempt = self._found.get(binding.key)
+        request = None if attempt is None else attempt.request
+        if request is None or (request.node, request.volume) != (binding.node, binding.volume):
+            return self._now
+        return request.since
+
+    def carried(
+        self, waiting: Mapping[str, claim_decisions.ClaimBinding]
+    ) -> Mapping[str, claim_decisions.ClaimAttempt]:
+        """Return what the next cycle must know, where pods wait for these bindings, by claim."""
+        found = dict(self._found)
+        for key, binding in waiting.items():
+            attempt = found.get(key)
+            if attempt is None or attempt.uid != binding.uid:
+                attempt = claim_decisions.ClaimAttempt(uid=binding.uid)
+            found[key] = replace(
+                attempt,
+                request=claim_decisions.ClaimRequest(
+                    node=binding.node, volume=binding.volume, since=self.since(binding)
+                ),
+            )
+        kept = {
+            key: attempt if key in waiting else replace(attempt, request=None)
+            for key, attempt in found.items()
+        }
+        return {key: kept[key] for key in sorted(kept) if key in waiting or kept[key].failures}
+
+
+def with_nominations(taken: snapshot.Snapshot) -> snapshot.Snapshot:
+    """Return the first snapshot of a process with the nodes of pods that wait for their claims.
+
+    Otherwise, jobs in front could take the nodes for which volumes are being provisioned. The nodes
+    are those of the claims, and for the other pods of these jobs status.nominatedNodeName.
+    """
+    if taken.carried.seen is not None or not any(map(_waits_for_claims, taken.jobs)):
+        return taken
+    nodes: dict[str, str] = {}
+    for claim, request in requested(taken.storage):
+        if request.volume is not None or claim.selected_node:
+            nodes[claim.key] = request.node
+    found: dict[jobs.TaskId, str] = {}
+    for job in taken.jobs:
+        if _waits_for_claims(job):
+            for task in job.tasks:
+                node = next((nodes[key] for key in keys(task) if key in nodes), "")
+                node = node or task.nominated_node or ""
+                if node and task.status is jobs.TaskStatus.PENDING:
+                    found[task.uid] = node
+    nominations = {**found, **taken.carried.nominations}
+    return replace(taken, carried=replace(taken.carried, nominations=nominations))
+
+
+def _waits_for_claims(job: jobs.Job) -> bool:
+    """Whether any waiting pod of the job uses a claim."""
+    return any(
+        waiting and any(isinstance(each, constraints.ClaimUse) for each in pod.constraints.volumes)
+        for pod, (_, waiting) in job.classes.items()
+    )
+
+
+def _seconds(failures: int) -> int:
+    """Return the pause after so many earlier failures."""
+    return min(PAUSE_MAX_SECONDS, PAUSE_SECONDS << min(failures, 16))

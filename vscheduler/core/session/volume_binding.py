@@ -1,0 +1,242 @@
+"""Volume binding: pods wait on their nodes until their claims are bound.
+
+This is the first of two steps: a cycle that could start a job asks for the volumes that its pods
+need on their nodes, and keeps the nodes. The second step is an ordinary cycle, once all claims are
+bound. Meanwhile the pods are nominated to their nodes, as if pods were being evicted for them.
+Kubernetes: the plugin VolumeBinding of kube-scheduler, which does this pod by pod.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from vscheduler.core.model import claim_decisions, jobs, snapshot, storage
+from vscheduler.core.session import claim_attempts, decided, interfaces, job_state
+
+
+class Held(NamedTuple):
+    """A pod that could start, but for its claims or those of its gang."""
+
+    task: jobs.Task
+    node: str
+    bindings: tuple[claim_decisions.ClaimBinding, ...]
+    """Empty for a pod that waits with its gang."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conclusion:
+    """What a cycle has decided about claims."""
+
+    prepared: tuple[claim_decisions.PrepareClaims, ...] = ()
+    releases: tuple[claim_decisions.Release, ...] = ()
+    attempts: Mapping[str, claim_decisions.ClaimAttempt] = field(default_factory=dict)
+    waits: Mapping[jobs.JobId, claim_decisions.VolumeWait] = field(default_factory=dict)
+    """How far the volumes are, of jobs with pods that wait for volumes."""
+    wake_at: tuple[float, ...] = ()
+
+
+NOTHING = Conclusion()
+
+
+class VolumeBinding:
+    """The pods that wait for volumes in this cycle, and what is asked for and given back."""
+
+    def __init__(
+        self,
+        taken: snapshot.Snapshot,
+        volumes: interfaces.Volumes,
+        is_ready: Callable[[job_state.JobState], bool],
+    ) -> None:
+        """`is_ready` returns whether the minimum of a job can start now."""
+        self.is_ready = is_ready
+        self.attempts = claim_attempts.ClaimAttempts(taken, volumes.bind_timeout_seconds)
+        self._storage, self._volumes = taken.storage, volumes
+        self._refused = taken.carried.refused_claims
+        self._held: dict[jobs.TaskId, Held] = {}
+        self._jobs: dict[jobs.JobId, None] = {}
+        self.holders: Collection[jobs.JobId] = self._jobs.keys()
+        """Jobs with pods that wait for volumes, in the order of their turns."""
+
+    def unbound(self, task: jobs.Task, row: int) -> tuple[claim_decisions.ClaimBinding, ...]:
+        """Return the claims to bind before the task may start on this node."""
+        return self._volumes.unbound(task, row) if task.volumes else ()
+
+    def hold(
+        self, task: jobs.Task, node: str, bindings: tuple[claim_decisions.ClaimBinding, ...]
+    ) -> None:
+        """Record that the task waits on its node for these bindings, or without any with others."""
+        self._held[task.uid] = Held(task, node, bindings)
+        self._jobs[task.job] = None
+
+    def is_held(self, task: jobs.Task) -> bool:
+        """Whether the task waits for volumes."""
+        return task.uid in self._held
+
+    def goes_on(self, state: job_state.JobState) -> bool:
+        """Whether pods of the job wait for volumes, and further pods don't have to wait for them.
+
+        They have to if the minimum of the job waits.
+        """
+        return state.job.id in self._jobs and (state.starts_singly or self.is_ready(state))
+
+    def holds_back(self, state: job_state.JobState) -> bool:
+        """Whether further pods of the job have to wait, because the minimum waits for volumes."""
+        return state.job.id in self._jobs and not self.goes_on(state)
+
+    def conclude(
+        self,
+        so_far: decided.Decided,
+        rows: Mapping[str, int],
+        *,
+        without_turn: Iterable[jobs.Job],
+        finished: bool,
+    ) -> Conclusion:
+        """Return the decisions on claims, at the end of the cycle.
+
+        Nothing is given back of jobs without a turn, or by a cycle that isn't finished: their pods
+        might still need it.
+        """
+        if self._storage is storage.NO_STORAGE:
+            return NOTHING
+        waiting = [held for held in self._held.values() if _still_waits(held, so_far)]
+        waiting.sort(key=lambda held: held.task.key)
+        asked = {each.key: each for held in reversed(waiting) for each in held.bindings}
+        needed = {
+            each.key: each
+            for pipelined in so_far.pipelined.values()
+            for each in self.unbound(pipelined.task, rows[pipelined.node])
+        }
+        under_way = asked | {key: each for key, each in needed.items() if each.requested}
+        expiries = (self.attempts.expires(each) for each in under_way.values())
+        wake_at = (*expiries, self.attempts.wake_at)
+        spared = {
+            key for job in without_turn for task in job.tasks for key in claim_attempts.keys(task)
+        }
+        return Conclusion(
+            prepared=tuple(_prepared(waiting, asked)),
+            releases=tuple(self._releases(needed, spared)) if finished else (),
+            attempts=self.attempts.carried(under_way),
+            waits=self._waits(waiting),
+            wake_at=tuple(at for at in wake_at if at is not None),
+        )
+
+    def _releases(
+        self, needed: Mapping[str, claim_decisions.ClaimBinding], spared: Collection[str]
+    ) -> Iterator[claim_decisions.Release]:
+        """Iterate over what this scheduler has asked for, and no pod waits for any more."""
+        for key in self._storage.selected_claims:
+            claim, wanted = self._storage.claims[key], needed.get(key)
+            node = claim.selected_node
+            kept = wanted is not None and (wanted.node, wanted.volume) == (node, None)
+            if kept or key in spared or claim.volume or claim.deleting:
+                continue
+            if claim.selection is not None and claim.selection.node == node:
+                yield claim_decisions.ReleaseClaim(
+                    namespace=claim.namespace, name=claim.name, uid=claim.uid, node=node
+                )
+        for name in self._storage.selected_volumes:
+            volume = self._storage.volumes[name]
+            of = volume.claim
+            # A volume that is bound, or was, is never given to another claim: it may hold data.
+            if of is None or not of.uid or not volume.available or volume.deleting:
+                continue
+            if not self._is_wanted(name, of, needed, spared):
+                yield claim_decisions.ReleaseVolume(
+                    name=name,
+                    uid=volume.uid,
+                    claim=of.key,
+                    reserved=not volume.bound_by_controller,
+                )
+
+    def _is_wanted(
+        self,
+        volume: str,
+        of: storage.ClaimReference,
+        needed: Mapping[str, claim_decisions.ClaimBinding],
+        spared: Collection[str],
+    ) -> bool:
+        """Whether a pod waits for the claim, or the claim is being bound to the volume."""
+        claim, wanted = self._storage.claims.get(of.key), needed.get(of.key)
+        if claim is None or claim.uid != of.uid:
+            return False
+        kept = wanted is not None and wanted.volume == volume
+        return kept or bool(claim.volume) or of.key in spared
+
+    def _waits(self, waiting: Iterable[Held]) -> Mapping[jobs.JobId, claim_decisions.VolumeWait]:
+        by_job: defaultdict[jobs.JobId, list[Held]] = defaultdict(list)
+        for held in waiting:
+            by_job[held.task.job].append(held)
+        found = ((job, self._wait(theirs)) for job, theirs in by_job.items())
+        return {job: wait for job, wait in found if wait is not None}
+
+    def _wait(self, waiting: Iterable[Held]) -> claim_decisions.VolumeWait | None:
+        """Return how far the volumes of these pods are, which belong to one job."""
+        pods = list(waiting)
+        keys = {key for held in pods for key in claim_attempts.keys(held.task)}
+        open_ = [each for held in pods for each in held.bindings]
+        if not open_:
+            return None
+        # What can't be asked for is told first, then what has been asked for first.
+        slowest = min(
+            open_,
+            key=lambda each: (
+                each.key not in self._refused,
+                self.attempts.since(each),
+                each.key,
+            ),
+        )
+        return claim_decisions.VolumeWait(
+            bound=len(keys) - len({each.key for each in open_}),
+            claims=len(keys),
+            claim=slowest.key,
+            source=slowest.volume or self._provisioner(slowest.key),
+            node=slowest.node,
+            since=self.attempts.since(slowest),
+            refusal=self._refused.get(slowest.key, ""),
+        )
+
+    def paused(self, task: jobs.Task) -> claim_decisions.VolumeWait | None:
+        """Return the claim for which no volume is asked for now, wherever the task could run."""
+        for key, pause in self.attempts.pauses(task):
+            if not pause.node:
+                of = [self._storage.claims.get(each) for each in claim_attempts.keys(task)]
+                return claim_decisions.VolumeWait(
+                    bound=sum(claim is not None and claim.bound for claim in of),
+                    claims=len(of),
+                    claim=key,
+                    source=self._provisioner(key),
+                    pause=pause.seconds,
+                )
+        return None
+
+    def _provisioner(self, key: str) -> str:
+        claim = self._storage.claims.get(key)
+        of = None if claim is None else self._storage.class_of(claim)
+        return "" if of is None else of.provisioner
+
+
+def _still_waits(held: Held, so_far: decided.Decided) -> bool:
+    pipelined = so_far.pipelined.get(held.task.uid)
+    return pipelined is not None and pipelined.node == held.node
+
+
+def _prepared(
+    waiting: Iterable[Held], asked: Mapping[str, claim_decisions.ClaimBinding]
+) -> Iterator[claim_decisions.PrepareClaims]:
+    """Iterate over what the API server doesn't show yet, by job; no claim is in two of them."""
+    pods: defaultdict[jobs.JobId, list[jobs.Task]] = defaultdict(list)
+    bindings: defaultdict[jobs.JobId, dict[str, claim_decisions.ClaimBinding]] = defaultdict(dict)
+    taken: set[str] = set()
+    for held in waiting:
+        if held.bindings:
+            pods[held.task.job].append(held.task)
+        for each in held.bindings:
+            if each.key not in taken and not asked[each.key].requested:
+                taken.add(each.key)
+                bindings[held.task.job][each.key] = asked[each.key]
+    for job in sorted(bindings):
+        found = bindings[job]
+        yield claim_decisions.PrepareClaims(
+            job=job, pods=tuple(pods[job]), bindings=tuple(found[key] for key in sorted(found))
+        )

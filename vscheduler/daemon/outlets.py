@@ -1,0 +1,29 @@
+"""Outlets: everything that a scheduling loop writes to."""
+
+from dataclasses import dataclass, field
+
+from vscheduler import containment
+from vscheduler.cluster.writes import (
+    binder,
+    claim_binder,
+    evictor,
+    queue_status_writer,
+    status_writer,
+)
+from vscheduler.daemon.liveness import progress
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outlets:
+    """The writers for a cycle's decisions and findings."""
+
+    committer: binder.Binder
+    claim_binder: claim_binder.ClaimBinder
+    evictor: evictor.Evictor
+    reporter: status_writer.StatusWriter
+    queue_reporter: queue_status_writer.QueueStatusWriter
+    usage_writer: queue_status_writer.UsageWriter
+    cycles: progress.Cycles = field(default_factory=progress.Cycles)
+    """Records running cycles for the watchdog."""
+    failures: containment.Failures = field(default_factory=containment.Failures)
+    """Receives unexpected exceptions."""

@@ -1,0 +1,137 @@
+"""Requests for volumes: passes a cycle's decisions about claims on, and remembers what failed.
+
+A request counts as written from its decision until its result: the next cycle must not choose
+another volume while a call is under way. Then the object that the API server has answered counts.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+
+import structlog
+
+from vscheduler import backoff
+from vscheduler.cluster.writes import claim_binder
+from vscheduler.core.model import claim_decisions, decisions, jobs
+from vscheduler.mirror import claim_requests, state
+from vscheduler.mirror.decode import events
+
+log = structlog.get_logger(__name__)
+
+LENGTH_MAX = 500
+"""Longest message in characters: an admission webhook may answer at any length."""
+
+CLAIMS_MAX = 10_000
+"""How many refused claims are known; beyond the limit all are forgotten, until their next
+attempts."""
+
+
+class VolumeRequests:
+    """Sends what cycles decide about claims, for one leader session."""
+
+    def __init__(
+        self,
+        mirror: state.Mirror,
+        binder: claim_binder.ClaimBinder,
+        *,
+        growth: backoff.Growth,
+        observe: Callable[[str], None],
+        changed: Callable[[], None],
+    ) -> None:
+        """`observe` is told each result; `changed` is called when a cycle may decide otherwise."""
+        self._mirror = mirror
+        self._binder = binder
+        self._failed: backoff.Backoff[str] = backoff.Backoff(growth)
+        self._refused: dict[str, str] = {}
+        self._observe = observe
+        self._changed = changed
+        mirror.requests.clear()  # an earlier session doesn't wait for its calls any more
+
+    @property
+    def refused(self) -> Mapping[str, str]:
+        """By claim, the message of the API server that refused the last request."""
+        return dict(self._refused)
+
+    def carry_out(
+        self, result: decisions.CycleResult, is_there: Callable[[jobs.TaskId], bool]
+    ) -> None:
+        """Send what a cycle has decided, except for jobs with a pod deleted during the cycle."""
+        now = float(int(time.time()))  # annotations have whole seconds
+        for prepared in result.claims:
+            if all(is_there(task.uid) for task in prepared.pods):
+                scheduler = self._mirror.requests.scheduler_of(prepared.pods[0].uid)
+                self._send(prepared.bindings, scheduler, now)
+            else:
+                log.info("job.changed", job=prepared.job, claims=len(prepared.bindings))
+                self._changed()
+        self._send(result.releases, "", now)
+        if self._refused:
+            self._refused = {
+                key: message
+                for key, message in self._refused.items()
+                if self._mirror.reference(events.Kind.CLAIM, key) is not None
+            }
+
+    def ended(self, now: float) -> bool:
+        """Whether a pause has ended, in time.monotonic()."""
+        return bool(self._failed.ended(now))
+
+    def _send(self, changes: Iterable[claim_requests.Change], scheduler: str, now: float) -> None:
+        pausing = self._failed.pausing
+        for change in changes:
+            target = self._mirror.requests.target(change)
+            if target is None or _key(target) in pausing:
+                continue
+            names = (scheduler,) if scheduler else self._binder.schedulers
+            wanted = claim_requests.result(target, change, since=now)
+            patch = claim_requests.patch(target, change, schedulers=names, since=now)
+            self._mirror.requests.begin(target, wanted)
+            write = claim_binder.Write(change=change, target=target, wanted=wanted, patch=patch)
+            self._binder.send(write, self.take)
+
+    def take(self, outcome: claim_binder.Outcome) -> None:
+        """Process the result of a request. After a failure, the next attempt waits for a pause,
+        longer after each failure in a row.
+        """
+        target, verdict = outcome.write.target, outcome.verdict
+        self._observe(verdict)
+        self._settle(outcome)
+        key, claim = _key(target), _claim(outcome.write.change)
+        if verdict is not claim_binder.ClaimResult.REFUSED:
+            self._refused.pop(claim, None)
+        if verdict is claim_binder.ClaimResult.WRITTEN:
+            self._failed.succeeded(key)
+            return
+        log.info(
+            "claim.failed",
+            claim=claim,
+            object=key,
+            outcome=verdict.value,
+            message=outcome.message,
+        )
+        if verdict is claim_binder.ClaimResult.REFUSED:
+            if len(self._refused) >= CLAIMS_MAX:
+                self._refused.clear()
+            self._refused[claim] = outcome.message[:LENGTH_MAX]
+        self._failed.failed(key, time.monotonic())
+        self._changed()
+
+    def _settle(self, outcome: claim_binder.Outcome) -> None:
+        """Show the stored object, unless the watch has shown its deletion."""
+        target, stored = outcome.write.target, outcome.stored
+        known = self._mirror.reference(target.kind, target.key)
+        if stored is not None and known is not None and known.uid == target.uid == _uid(stored):
+            self._mirror.apply(stored)
+        self._mirror.requests.end(target, outcome.write.wanted)
+
+
+def _uid(stored: events.Upsert | events.DecodeFailed) -> str:
+    return stored.object.metadata.uid if isinstance(stored, events.Upsert) else stored.uid
+
+
+def _key(target: claim_requests.Target) -> str:
+    return f"{target.kind} {target.key}"
+
+
+def _claim(change: claim_requests.Change) -> str:
+    """Return the claim that a change is about, as `namespace/name`."""
+    return change.claim if isinstance(change, claim_decisions.ReleaseVolume) else change.key

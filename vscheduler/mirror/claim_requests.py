@@ -1,0 +1,139 @@
+"""Requests for volumes, as patches of claims and volumes, and their withdrawal.
+
+The fields are those that kube-scheduler writes (plugin VolumeBinding): for a volume that is to be
+provisioned, an annotation of the claim names the node; an existing volume is given to the claim in
+`spec.claimRef`, and Kubernetes completes the binding. Beside them stands an annotation of this
+scheduler with the node and the time. Each patch names the UID and the version of the object that
+the decision was made on, so that the API server refuses it once anything has changed (409).
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+from vscheduler.core.model import claim_decisions, storage
+from vscheduler.mirror import paths, statuses
+from vscheduler.mirror.decode import kinds
+from vscheduler.mirror.translate import storage as translation
+
+Body: TypeAlias = dict[str, Any]
+
+Change: TypeAlias = claim_decisions.ClaimBinding | claim_decisions.Release
+"""What is to be written to one object."""
+
+Wanted: TypeAlias = storage.Claim | storage.Volume
+"""An object as it will be once a change is written."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """The object of a change, as last seen."""
+
+    kind: kinds.Kind
+    key: str
+    """`namespace/name` of a claim, the name of a volume."""
+    uid: str
+    version: str
+    """The resourceVersion."""
+    value: Wanted
+
+
+def place(change: Change) -> tuple[kinds.Kind, str]:
+    """Return the kind and the key of the object that is to be written."""
+    match change:
+        case (
+            claim_decisions.ClaimBinding(volume=str(name))
+            | claim_decisions.ReleaseVolume(name=name)
+        ):
+            return kinds.Kind.VOLUME, name
+        case claim_decisions.ClaimBinding() | claim_decisions.ReleaseClaim():
+            return kinds.Kind.CLAIM, change.key
+
+
+def is_about(change: Change, target: Target) -> bool:
+    """Whether the object is still the one that was decided on, and may get the change."""
+    value = target.value
+    match change, value:
+        case claim_decisions.ClaimBinding(volume=str()), storage.Volume():
+            of = value.claim
+            mine = of is None or ((of.key, of.uid) == (change.key, ""))
+            return mine and not value.deleting
+        case _:
+            return target.uid == change.uid
+
+
+def path(target: Target) -> paths.Path:
+    """Return the path of the object."""
+    if target.kind is kinds.Kind.VOLUME:
+        return paths.VOLUMES.at(target.key)
+    namespace, _, name = target.key.partition("/")
+    return paths.CLAIMS.at(name, namespace)
+
+
+def patch(target: Target, change: Change, *, schedulers: Collection[str], since: float) -> Body:
+    """Return the merge patch of a change.
+
+    The first of the `schedulers` is the one that asks; what any of them has noted is withdrawn.
+    `since` is in seconds since the epoch.
+    """
+    notes: dict[str, str | None] = {f"{name}/{translation.SELECTION}": None for name in schedulers}
+    body: Body = {}
+    match change:
+        case claim_decisions.ClaimBinding():
+            note = f"{change.node} {statuses.timestamp(since)}"
+            notes = dict.fromkeys(list(notes)[:1], note)
+            if change.volume is None:
+                notes[translation.SELECTED_NODE] = change.node
+            else:
+                body = {"spec": {"claimRef": _reference(change)}}
+                if not _is_reserved(target):
+                    notes[translation.BOUND_BY_CONTROLLER] = "yes"
+        case claim_decisions.ReleaseClaim():
+            notes[translation.SELECTED_NODE] = None
+        case claim_decisions.ReleaseVolume():
+            body = {"spec": {"claimRef": {"uid": None} if change.reserved else None}}
+            if not change.reserved:
+                notes[translation.BOUND_BY_CONTROLLER] = None
+    metadata = {"uid": target.uid, "resourceVersion": target.version, "annotations": notes}
+    return {"metadata": metadata, **body}
+
+
+def result(target: Target, change: Change, *, since: float) -> Wanted:
+    """Return the object as it will be once the change is written."""
+    value = target.value
+    match change, value:
+        case claim_decisions.ClaimBinding(), storage.Claim():
+            made = storage.Selection(node=change.node, since=since)
+            return replace(value, selected_node=change.node, selection=made)
+        case claim_decisions.ClaimBinding(), storage.Volume():
+            return replace(
+                value,
+                claim=storage.ClaimReference(
+                    namespace=change.namespace, name=change.name, uid=change.uid
+                ),
+                selection=storage.Selection(node=change.node, since=since),
+                bound_by_controller=value.bound_by_controller or not _is_reserved(target),
+            )
+        case claim_decisions.ReleaseClaim(), storage.Claim():
+            return replace(value, selected_node="", selection=None)
+        case claim_decisions.ReleaseVolume(), storage.Volume():
+            kept = None
+            if change.reserved and value.claim is not None:
+                kept = replace(value.claim, uid="")
+            return replace(value, claim=kept, selection=None, bound_by_controller=False)
+    raise AssertionError("a change is about an object of another kind")
+
+
+def _is_reserved(target: Target) -> bool:
+    """Whether whoever made the volume has reserved it for the claim."""
+    return isinstance(target.value, storage.Volume) and target.value.claim is not None
+
+
+def _reference(binding: claim_decisions.ClaimBinding) -> Body:
+    return {
+        "apiVersion": paths.CLAIMS.api_version,
+        "kind": paths.CLAIMS.kind,
+        "namespace": binding.namespace,
+        "name": binding.name,
+        "uid": binding.uid,
+    }

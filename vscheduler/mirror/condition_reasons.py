@@ -1,0 +1,81 @@
+"""Reasons of conditions: which words PodGroups and pods get for the reason why they wait."""
+
+from vscheduler.core.model import decisions
+
+UNSCHEDULABLE = "Unschedulable"
+
+WAITS_FOR_VOLUMES = str(decisions.ReasonCode.WAITS_FOR_VOLUMES)
+"""The reason of conditions and events of pods that have a node, and wait for their claims."""
+
+NOT_ENOUGH_RESOURCES = "NotEnoughResources"
+REASONS = {
+    decisions.ReasonCode.QUEUE_MISSING: "QueueNotFound",
+    decisions.ReasonCode.POD_REJECTED: "NotEnoughTasks",
+    decisions.ReasonCode.TOO_FEW_PODS: "NotEnoughTasks",
+    decisions.ReasonCode.TOO_FEW_OF_ROLE: "NotEnoughPodsOfTask",
+    decisions.ReasonCode.TOO_FEW_SUB_GROUPS: "NotEnoughPodsOfTask",
+    decisions.ReasonCode.TOO_FEW_OF_SUB_GROUP: "NotEnoughPodsOfTask",
+    decisions.ReasonCode.WAITS_FOR_VOLUMES: "WaitsForVolumes",
+}
+"""Reasons of condition Unschedulable; codes not listed have reason NotEnoughResources. All reasons
+are Volcano's, except QueueNotFound (Volcano reports a missing queue in its webhook) and
+WaitsForVolumes (Volcano binds volumes pod by pod).
+"""
+
+NOT_ADMITTED = frozenset(
+    {
+        decisions.ReasonCode.QUEUE_FULL,
+        decisions.ReasonCode.QUOTA_FULL,
+        decisions.ReasonCode.CLUSTER_FULL,
+    }
+)
+"""Reason codes of groups that wait for admission. Waiting for admission deserves no warning
+(Volcano: JobEnqueueable).
+"""
+
+NO_NODE_HELPS = NOT_ADMITTED - {decisions.ReasonCode.CLUSTER_FULL} | {
+    decisions.ReasonCode.QUEUE_MISSING,
+    decisions.ReasonCode.QUEUE_CLOSED,
+    decisions.ReasonCode.QUEUE_BARRED,
+    decisions.ReasonCode.PLUGIN_FAILED,
+    decisions.ReasonCode.NOT_LEAF,
+    decisions.ReasonCode.SET_ASIDE,
+    decisions.ReasonCode.BAD_SETTING,
+    decisions.ReasonCode.TOPOLOGY_UNKNOWN,
+    decisions.ReasonCode.POD_REJECTED,
+    decisions.ReasonCode.TOO_FEW_PODS,
+    decisions.ReasonCode.TOO_FEW_OF_ROLE,
+    decisions.ReasonCode.TOO_FEW_SUB_GROUPS,
+    decisions.ReasonCode.TOO_FEW_OF_SUB_GROUP,
+    decisions.ReasonCode.GATED,
+    decisions.ReasonCode.BIND_REFUSED,
+    decisions.ReasonCode.WAITS_FOR_VOLUMES,
+}
+"""Reason codes with which pods would wait even in an empty cluster."""
+
+
+def group_reason(reason: decisions.Reason) -> str:
+    """Return the reason of the condition Unschedulable of a PodGroup."""
+    return REASONS.get(reason.code, NOT_ENOUGH_RESOURCES)
+
+
+def is_expected(reason: decisions.Reason) -> bool:
+    """Whether waiting for this reason deserves no warning: admission and volumes take time."""
+    waits = reason.code is decisions.ReasonCode.WAITS_FOR_VOLUMES and not is_late(reason)
+    return waits or reason.code in NOT_ADMITTED
+
+
+def is_late(reason: decisions.Reason) -> bool:
+    """Whether volumes that the job waits for could not be had so far."""
+    return reason.volumes is not None and bool(reason.volumes.pause or reason.volumes.refusal)
+
+
+def pod_reason(reason: decisions.Reason) -> str:
+    """Return the reason of the PodScheduled condition of pods that wait for this reason.
+
+    Cluster autoscalers and Karpenter add nodes for pods with reason Unschedulable only. Pods
+    therefore get Unschedulable only where a new node could help, and the reason's own code
+    otherwise.
+    """
+    capped = any(shortage.owner for shortage in reason.shortages)
+    return str(reason.code) if capped or reason.code in NO_NODE_HELPS else UNSCHEDULABLE

@@ -1,0 +1,97 @@
+"""Requests for volumes in flight: claims and volumes count as written until the result is known.
+
+Otherwise, the next cycle could choose another volume for a claim while the first call is under way.
+"""
+
+from collections.abc import Mapping
+
+from vscheduler.core.model import jobs, storage
+from vscheduler.mirror import claim_requests
+from vscheduler.mirror.decode import kinds
+from vscheduler.mirror.index import entries, storage_index
+from vscheduler.mirror.translate import pods
+
+KIND: Mapping[type, kinds.Kind] = {
+    storage.Claim: kinds.Kind.CLAIM,
+    storage.Volume: kinds.Kind.VOLUME,
+}
+
+
+class StorageRequests:
+    """Passes storage objects on to the index, with the requests in flight applied."""
+
+    def __init__(
+        self,
+        index: storage_index.StorageIndex,
+        stored: Mapping[kinds.Kind, Mapping[str, entries.Entry]],
+    ) -> None:
+        """`stored` has all objects as last seen."""
+        self._index = index
+        self._stored = stored
+        self._wanted: dict[tuple[kinds.Kind, str], claim_requests.Wanted] = {}
+
+    def target(self, change: claim_requests.Change) -> claim_requests.Target | None:
+        """Return the object of a change as last seen.
+
+        None if there is none, another one of the same name, or one with a request in flight.
+        """
+        kind, key = claim_requests.place(change)
+        entry = self._stored[kind].get(key)
+        value = None if entry is None else entry.value
+        if entry is None or not isinstance(value, storage.Claim | storage.Volume):
+            return None
+        if (kind, key) in self._wanted:
+            return None
+        reference = entry.reference
+        target = claim_requests.Target(
+            kind=kind,
+            key=key,
+            uid=reference.uid,
+            version=reference.resource_version,
+            value=value,
+        )
+        return target if claim_requests.is_about(change, target) else None
+
+    def scheduler_of(self, task: jobs.TaskId) -> str:
+        """Return the scheduler name of a pod of ours, or "" for a pod that is gone."""
+        entry = self._stored[kinds.Kind.POD].get(task)
+        value = None if entry is None else entry.value
+        return value.scheduler if isinstance(value, pods.Pod) else ""
+
+    def begin(self, target: claim_requests.Target, wanted: claim_requests.Wanted) -> None:
+        """Count the object as written."""
+        self._index.move(target.key, target.value, wanted)
+        self._wanted[target.kind, target.key] = wanted
+
+    def end(self, target: claim_requests.Target, wanted: claim_requests.Wanted) -> None:
+        """Show the object as last seen again, unless a newer request is in flight."""
+        if self._wanted.get((target.kind, target.key)) is wanted:
+            self._end(target.kind, target.key)
+
+    @property
+    def idle(self) -> bool:
+        """Whether no request is in flight."""
+        return not self._wanted
+
+    def clear(self) -> None:
+        """End all requests: nobody waits for their results any more."""
+        for kind, key in list(self._wanted):
+            self._end(kind, key)
+
+    def _end(self, kind: kinds.Kind, key: str) -> None:
+        wanted = self._wanted.pop((kind, key))
+        value = self._stored[kind][key].value
+        assert isinstance(value, storage.Object), "a request ends with its object"
+        self._index.move(key, wanted, value)
+
+    def move(self, key: str, old: storage.Object | None, new: storage.Object | None) -> bool:
+        """Apply an object that came, changed or went; return whether cycles see a difference."""
+        kind = KIND.get(type(old if new is None else new))
+        wanted = None if kind is None else self._wanted.get((kind, key))
+        if kind is None or wanted is None:
+            self._index.move(key, old, new)
+            return True
+        if new is None:
+            del self._wanted[kind, key]
+            self._index.move(key, wanted, None)
+        return new is None

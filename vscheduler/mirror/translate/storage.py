@@ -1,0 +1,240 @@
+"""Claims, volumes and other storage objects, translated to core.model.storage.
+
+Every function raises fields.FieldError for an unusable field.
+"""
+
+import datetime as dt
+from collections.abc import Collection, Mapping
+
+from vscheduler.core.model import constraints, storage
+from vscheduler.mirror.decode import events, fields, quantities, wire, wire_storage
+from vscheduler.mirror.translate import pod_constraints, pod_volumes
+
+BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
+BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
+SELECTED_NODE = "volume.kubernetes.io/selected-node"
+DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
+OLD_DEFAULT_CLASS = "storageclass.beta.kubernetes.io/is-default-class"
+OLD_CLASS = "volume.beta.kubernetes.io/storage-class"
+"""Annotations of Kubernetes. The class in an annotation counts before the class in the spec."""
+
+SELECTION = "volume-binding"
+"""Annotation `<scheduler name>/volume-binding`: a storage.Selection."""
+
+ZONES = (
+    "topology.kubernetes.io/zone",
+    "topology.kubernetes.io/region",
+    "failure-domain.beta.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/region",
+)
+"""Labels of a volume that say where it can be used (Kubernetes: VolumeZone)."""
+
+ZONES_SEPARATOR = "__"
+"""Between the zones of a volume that is in several (Kubernetes: LabelZonesToSet)."""
+
+STORAGE = "storage"
+WAITS = "WaitForFirstConsumer"
+BINDING_MODES = ("Immediate", WAITS)
+FILESYSTEM = "Filesystem"
+
+
+def claim(
+    found: wire_storage.PersistentVolumeClaim, scheduler_names: Collection[str]
+) -> storage.Claim:
+    """Translate a PersistentVolumeClaim."""
+    metadata, spec = found.metadata, found.spec
+    annotations, selector = metadata.annotations, spec.selector
+    requests = spec.resources.requests if spec.resources else {}
+    owner = next(
+        (each for each in metadata.owner_references if each.controller and each.kind == "Pod"), None
+    )
+    named = owner and (owner.uid or events.key_of(metadata.namespace, owner.name))
+    return storage.Claim(
+        namespace=metadata.namespace,
+        name=metadata.name,
+        uid=metadata.uid,
+        lost=found.status.phase == "Lost",
+        volume=spec.volume_name,
+        bound=bool(spec.volume_name)
+        and (BIND_COMPLETED in annotations or found.status.phase == "Bound"),
+        storage_class=annotations.get(OLD_CLASS, spec.storage_class_name),
+        request=_bytes(requests, "spec.resources.requests"),
+        access_modes=tuple(sorted(spec.access_modes)),
+        mode=spec.volume_mode or FILESYSTEM,
+        selector=None if selector is None else pod_constraints.of_labels(selector, "spec.selector"),
+        attributes_class=spec.volume_attributes_class_name,
+        selected_node=annotations.get(SELECTED_NODE, ""),
+        selection=_selection(annotations, scheduler_names),
+        deleting=metadata.deletion_timestamp is not None,
+        owner=named or "",
+        created=fields.seconds(metadata.creation_timestamp),
+    )
+
+
+def volume(
+    found: wire_storage.PersistentVolume, scheduler_names: Collection[str]
+) -> storage.Volume:
+    """Translate a PersistentVolume."""
+    metadata, spec = found.metadata, found.spec
+    reference = spec.claim_ref
+    return storage.Volume(
+        name=metadata.name,
+        uid=metadata.uid,
+        capacity=_bytes(spec.capacity, "spec.capacity"),
+        storage_class=metadata.annotations.get(OLD_CLASS, spec.storage_class_name),
+        access_modes=tuple(sorted(spec.access_modes)),
+        mode=spec.volume_mode or FILESYSTEM,
+        attributes_class=spec.volume_attributes_class_name,
+        available=found.status.phase == "Available",
+        bound=found.status.phase == "Bound",
+        claim=None
+        if reference is None
+        else storage.ClaimReference(
+            namespace=reference.namespace, name=reference.name, uid=reference.uid
+        ),
+        affinity=_affinity(spec.node_affinity),
+        zones=_zones(metadata.labels),
+        labels=metadata.labels,
+        source=_source(spec),
+        bound_by_controller=BOUND_BY_CONTROLLER in metadata.annotations,
+        selection=_selection(metadata.annotations, scheduler_names),
+        deleting=metadata.deletion_timestamp is not None,
+        created=fields.seconds(metadata.creation_timestamp),
+    )
+
+
+def storage_class(found: wire_storage.StorageClass) -> storage.StorageClass:
+    """Translate a StorageClass."""
+    metadata, mode = found.metadata, found.volume_binding_mode
+    if mode not in BINDING_MODES:
+        message = f"{mode!r} is none of {', '.join(BINDING_MODES)}"
+        raise fields.FieldError("volumeBindingMode", message)
+    return storage.StorageClass(
+        name=metadata.name,
+        provisioner=found.provisioner,
+        waits=mode == WAITS,
+        topologies=tuple(_topology(term) for term in found.allowed_topologies),
+        default="true"
+        in (metadata.annotations.get(DEFAULT_CLASS), metadata.annotations.get(OLD_DEFAULT_CLASS)),
+        created=fields.seconds(metadata.creation_timestamp),
+    )
+
+
+def csi_node(found: wire_storage.CSINode) -> storage.CsiNode:
+    """Translate a CSINode. A driver without a count has no limit."""
+    limits = {}
+    for at, driver in enumerate(found.spec.drivers):
+        if driver.allocatable is not None and driver.allocatable.count is not None:
+            place = f"spec.drivers[{at}].allocatable.count"
+            fields.check_int32(driver.allocatable.count, place)
+            limits[driver.name] = driver.allocatable.count
+    return storage.CsiNode(
+        name=found.metadata.name,
+        limits=dict(sorted(limits.items())),
+        drivers=frozenset(driver.name for driver in found.spec.drivers),
+    )
+
+
+def csi_driver(found: wire_storage.CSIDriver) -> storage.CsiDriver:
+    """Translate a CSIDriver."""
+    return storage.CsiDriver(name=found.metadata.name, storage_capacity=found.spec.storage_capacity)
+
+
+def capacity(found: wire_storage.CSIStorageCapacity) -> storage.Capacity:
+    """Translate a CSIStorageCapacity. Without any size, no volume can be made."""
+    topology, sizes = found.node_topology, {}
+    for field, size in (
+        ("capacity", found.capacity),
+        ("maximumVolumeSize", found.maximum_volume_size),
+    ):
+        if size is not None:
+            sizes[field] = _size(size, field)
+    return storage.Capacity(
+        namespace=found.metadata.namespace,
+        name=found.metadata.name,
+        storage_class=found.storage_class_name,
+        nodes=None if topology is None else pod_constraints.of_labels(topology, "nodeTopology"),
+        largest=sizes.get("maximumVolumeSize", sizes.get("capacity", -1)),
+    )
+
+
+def attachment(found: wire_storage.VolumeAttachment) -> storage.Attachment:
+    """Translate a VolumeAttachment."""
+    spec = found.spec
+    return storage.Attachment(
+        name=found.metadata.name,
+        node=spec.node_name,
+        driver=spec.attacher,
+        volume=spec.source.persistent_volume_name,
+    )
+
+
+def _bytes(amounts: wire.ResourceList, field: str) -> int:
+    """Return the amount of storage, or 0 if none is given."""
+    return _size(amounts[STORAGE], f"{field}.{STORAGE}") if STORAGE in amounts else 0
+
+
+def _size(quantity: quantities.Quantity, field: str) -> int:
+    try:
+        amount = quantities.parse_whole(quantity)
+    except quantities.QuantityError as error:
+        raise fields.FieldError(field, str(error)) from error
+    if amount < 0:
+        raise fields.FieldError(field, f"{quantity} must not be negative")
+    return amount
+
+
+def _affinity(found: wire_storage.VolumeAffinity | None) -> tuple[constraints.Term, ...] | None:
+    if found is None or found.required is None:
+        return None
+    place = "spec.nodeAffinity.required.nodeSelectorTerms"
+    return tuple(
+        pod_constraints.node_term(term, f"{place}[{at}]")
+        for at, term in enumerate(found.required.node_selector_terms)
+    )
+
+
+def _zones(labels: Mapping[str, str]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Return zone and region labels with their values; a label with an empty value is ignored."""
+    found = []
+    for key in ZONES:
+        values = {each.strip() for each in labels.get(key, "").split(ZONES_SEPARATOR)}
+        if key in labels and "" not in values:
+            found.append((key, tuple(sorted(values))))
+    return tuple(found)
+
+
+def _source(spec: wire_storage.VolumeSpec) -> storage.Source | None:
+    if spec.csi is not None:
+        return storage.Source(driver=spec.csi.driver, handle=spec.csi.volume_handle)
+    found = pod_volumes.disk_of(spec)
+    if found is None:
+        return None
+    plugin, disk = found
+    return storage.Source(driver=storage.DRIVERS[plugin], handle=disk.name, plugin=plugin)
+
+
+def _topology(term: wire_storage.TopologyTerm) -> constraints.Term:
+    return constraints.Term(
+        tuple(
+            constraints.Requirement(each.key, constraints.Operator.IN, tuple(each.values))
+            for each in term.match_label_expressions
+        )
+    )
+
+
+def _selection(
+    annotations: Mapping[str, str], scheduler_names: Collection[str]
+) -> storage.Selection | None:
+    """Return the note that an instance with one of these names has left; None if unreadable."""
+    if not annotations:
+        return None
+    for name in scheduler_names:
+        node, _, time = annotations.get(f"{name}/{SELECTION}", "").partition(" ")
+        try:
+            since = dt.datetime.fromisoformat(time)
+        except ValueError:
+            continue
+        if node:
+            return storage.Selection(node=node, since=fields.seconds(since))
+    return None

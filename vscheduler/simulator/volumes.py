@@ -1,0 +1,161 @@
+"""Simulated claims and volumes: Kubernetes and provisioners answer before the next cycle.
+
+A volume that is given to a claim is bound to it, and a claim with a selected node gets a new
+volume. Claims whose class doesn't wait for pods are left as they are.
+"""
+
+import datetime as dt
+from collections.abc import Iterable, Iterator, Mapping
+
+import msgspec
+
+from vscheduler.core.model import decisions
+from vscheduler.mirror import claim_requests
+from vscheduler.mirror.decode import events, wire, wire_storage, wire_terms
+from vscheduler.mirror.translate import storage
+
+Stored = wire_storage.PersistentVolumeClaim | wire_storage.PersistentVolume
+
+
+class Volumes:
+    """The claims, volumes and classes of a simulated cluster, and the labels of its nodes."""
+
+    def __init__(self, objects: Iterable[object]) -> None:
+        self._claims: dict[str, wire_storage.PersistentVolumeClaim] = {}
+        self._volumes: dict[str, wire_storage.PersistentVolume] = {}
+        self._classes: dict[str, wire_storage.StorageClass] = {}
+        self._labels: dict[str, Mapping[str, str]] = {}
+        for found in objects:
+            match found:
+                case wire_storage.PersistentVolumeClaim():
+                    self._claims[_key(found.metadata)] = found
+                case wire_storage.PersistentVolume():
+                    self._volumes[found.metadata.name] = found
+                case wire_storage.StorageClass():
+                    self._classes[found.metadata.name] = found
+                case wire.Node():
+                    self._labels[found.metadata.name] = found.metadata.labels
+
+    def obey(
+        self, result: decisions.CycleResult, scheduler: str, now: float
+    ) -> Iterator[events.Event]:
+        """Write what a cycle asks for and gives back, and bind the claims that can be bound."""
+        changes: list[claim_requests.Change] = list(result.releases)
+        changes += (each for prepared in result.claims for each in prepared.bindings)
+        for change in changes:
+            yield self._write(change, scheduler, now)
+        for volume in list(self._volumes.values()):
+            reference = volume.spec.claim_ref
+            claim = reference and self._claims.get(f"{reference.namespace}/{reference.name}")
+            if claim and reference and reference.uid == claim.metadata.uid and not _is_bound(claim):
+                yield from self._bind(claim, volume)
+        for claim in list(self._claims.values()):
+            if storage.SELECTED_NODE in claim.metadata.annotations and not _is_bound(claim):
+                yield from self._bind(claim, self._made_for(claim, now))
+
+    def _write(self, change: claim_requests.Change, scheduler: str, now: float) -> events.Upsert:
+        kind, key = claim_requests.place(change)
+        found: Stored = self._claims[key] if kind is events.Kind.CLAIM else self._volumes[key]
+        value = (
+            storage.claim(found, (scheduler,))
+            if isinstance(found, wire_storage.PersistentVolumeClaim)
+            else storage.volume(found, (scheduler,))
+        )
+        target = claim_requests.Target(
+            kind=kind, key=key, uid=found.metadata.uid, version="", value=value
+        )
+        patch = claim_requests.patch(target, change, schedulers=(scheduler,), since=now)
+        return self._put(_patched(found, patch))
+
+    def _bind(
+        self, claim: wire_storage.PersistentVolumeClaim, volume: wire_storage.PersistentVolume
+    ) -> Iterator[events.Upsert]:
+        """Bind both to each other, as Kubernetes does."""
+        reference = wire_storage.ClaimReference(
+            namespace=claim.metadata.namespace, name=claim.metadata.name, uid=claim.metadata.uid
+        )
+        yield self._put(
+            msgspec.structs.replace(
+                volume,
+                spec=msgspec.structs.replace(volume.spec, claim_ref=reference),
+                status=wire_storage.VolumeStatus(phase="Bound"),
+            )
+        )
+        notes = {**claim.metadata.annotations, storage.BIND_COMPLETED: "yes"}
+        yield self._put(
+            msgspec.structs.replace(
+                claim,
+                metadata=msgspec.structs.replace(claim.metadata, annotations=notes),
+                spec=msgspec.structs.replace(claim.spec, volume_name=volume.metadata.name),
+                status=wire_storage.ClaimStatus(phase="Bound"),
+            )
+        )
+
+    def _made_for(
+        self, claim: wire_storage.PersistentVolumeClaim, now: float
+    ) -> wire_storage.PersistentVolume:
+        """Return the volume that a provisioner makes for the claim's node.
+
+        It can be used where the node's labels are those that the class allows, or everywhere.
+        """
+        spec, node = claim.spec, claim.metadata.annotations[storage.SELECTED_NODE]
+        named = claim.metadata.annotations.get(storage.OLD_CLASS, spec.storage_class_name or "")
+        labels = self._labels.get(node, {})
+        of_class = self._classes.get(named)
+        terms = [] if of_class is None else of_class.allowed_topologies
+        keys = {each.key for term in terms for each in term.match_label_expressions}
+        rules = [
+            wire_terms.Requirement(key=key, operator="In", values=[labels[key]])
+            for key in sorted(keys & labels.keys())
+        ]
+        affinity = wire_storage.VolumeAffinity(
+            required=wire_terms.NodeSelector([wire_terms.Term(match_expressions=rules)])
+        )
+        name = f"pvc-{claim.metadata.uid.replace('/', '-')}"
+        return wire_storage.PersistentVolume(
+            metadata=wire.Metadata(
+                name=name, uid=name, creation_timestamp=dt.datetime.fromtimestamp(now, dt.UTC)
+            ),
+            spec=wire_storage.VolumeSpec(
+                access_modes=spec.access_modes,
+                capacity=spec.resources.requests if spec.resources else {},
+                node_affinity=affinity if rules else None,
+                storage_class_name=named,
+                volume_mode=spec.volume_mode,
+                volume_attributes_class_name=spec.volume_attributes_class_name,
+            ),
+        )
+
+    def _put(self, found: Stored) -> events.Upsert:
+        if isinstance(found, wire_storage.PersistentVolumeClaim):
+            self._claims[_key(found.metadata)] = found
+            return events.Upsert(kind=events.Kind.CLAIM, object=found)
+        self._volumes[found.metadata.name] = found
+        return events.Upsert(kind=events.Kind.VOLUME, object=found)
+
+
+def _is_bound(claim: wire_storage.PersistentVolumeClaim) -> bool:
+    return bool(claim.spec.volume_name)
+
+
+def _patched(found: Stored, patch: claim_requests.Body) -> Stored:
+    """Return the object after a merge patch."""
+    plain = msgspec.to_builtins(found)
+    return msgspec.convert(_merged(plain, patch), type(found))
+
+
+def _merged(plain: claim_requests.Body, patch: claim_requests.Body) -> claim_requests.Body:
+    """Return plain data after a merge patch (RFC 7396)."""
+    merged = dict(plain)
+    for key, value in patch.items():
+        if value is None:
+            merged.pop(key, None)
+        elif isinstance(value, dict):
+            merged[key] = _merged(merged.get(key) or {}, value)
+        else:
+            merged[key] = value
+    return merged
+
+
+def _key(metadata: wire.Metadata) -> str:
+    return events.key_of(metadata.namespace, metadata.name)
