@@ -218,8 +218,9 @@ def _queue(
 
 def _preemptable(there: Objects, job: str) -> Iterator[Event]:
     group = there.original(events.Kind.POD_GROUP, job)
-    if group is not None and _forbids(group.object.metadata):
-        yield events.Upsert(kind=group.kind, object=_allowing(group.object))
+    found = None if group is None else group.object
+    if isinstance(found, wire.PodGroup) and _forbids(found.metadata):
+        yield events.Upsert(kind=events.Kind.POD_GROUP, object=_allowing(found))
     for pod in there.members(job):
         if _forbids(pod.metadata):
             yield events.Upsert(kind=events.Kind.POD, object=_allowing(pod))

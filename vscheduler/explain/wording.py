@@ -30,12 +30,18 @@ def lines(explanation: remedies.Explanation) -> list[str]:
     if explanation.starts is not None:
         return [f"{why}, starts in cycle {explanation.starts} if nothing changes"]
     said = wording.sentence(explanation.reason) if explanation.reason else UNKNOWN
-    found = [f"{why}, waits: {said}"]
+    return [f"{why}, waits: {said}", *remedy_lines(explanation)]
+
+
+def remedy_lines(explanation: remedies.Explanation) -> list[str]:
+    """Return what would start the job as lines of text."""
+    if explanation.starts is not None:
+        return [f"It starts in cycle {explanation.starts} if nothing changes."]
     if explanation.remedies:
-        found.append("Any one of these changes would start it:")
+        found = ["Any one of these changes would start it:"]
         found += [f"  - {sentence(each)}" for each in explanation.remedies]
     else:
-        found.append("No single change that was tried would start it.")
+        found = ["No single change that was tried would start it."]
     if explanation.cut:
         found.append(f"Not searched to the end: {phrases.listed(explanation.cut)}.")
     return found

@@ -48,7 +48,7 @@ class Fake:
     ) -> None:
         self.found = found
         self._only = only
-        self._refused = refused
+        self.refused = refused
         self._within: str | None = None
         self.namespace = "default"
         self.asked: list[tuple[str, str | None]] = []
@@ -58,7 +58,7 @@ class Fake:
         """All readable objects of a kind."""
         self.asked.append((kind, self._within))
         narrow = self._only is not None and self._within != self._only
-        if kind in self._refused or (narrow and kind is not Kind.QUEUE):
+        if kind in self.refused or (narrow and kind is not Kind.QUEUE):
             raise cluster_client.Forbidden(f"may not list {kind}")
         items = [
             each
@@ -69,7 +69,7 @@ class Fake:
 
     def within(self, namespace: str) -> "Fake":
         """The same, of one namespace."""
-        made = Fake(self.found, self._only, refused=self._refused)
+        made = Fake(self.found, self._only, refused=self.refused)
         made._within, made.asked, made.script = namespace, self.asked, self.script
         return made
 

@@ -7,7 +7,7 @@ import pytest
 import yaml
 from click import testing
 
-from vscheduler.cli import check
+from vscheduler.cli import main
 
 CAPACITY = """
     actions: "enqueue, allocate, backfill, reclaim"
@@ -22,7 +22,7 @@ GROUPS = CAPACITY.replace("{name: capacity}", "{name: capacity}, {name: nodegrou
 
 def invoke(*arguments: str | Path, text: str | None = None) -> testing.Result:
     """Run the command as a person does."""
-    return testing.CliRunner().invoke(check.command, [str(word) for word in arguments], text)
+    return testing.CliRunner().invoke(main.vscheduler, ["check", *map(str, arguments)], text)
 
 
 def queue(name: str, **spec: Any) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import yaml
 from click import testing
 
 from tests import pictures
-from vscheduler.cli import simulate
+from vscheduler.cli import main
 
 PICTURE = """
     node  n1 cpu=2 label=zone=a    node n2 cpu=2
@@ -24,7 +24,7 @@ WHY = (
 
 def invoke(*arguments: str | Path, text: str | None = None) -> testing.Result:
     """Run the command as a person does."""
-    return testing.CliRunner().invoke(simulate.command, [str(word) for word in arguments], text)
+    return testing.CliRunner().invoke(main.vscheduler, ["simulate", *map(str, arguments)], text)
 
 
 def write(path: Path, documents: list[Any]) -> Path:

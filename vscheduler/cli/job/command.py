@@ -24,16 +24,13 @@ from vscheduler.core.model import jobs
 from vscheduler.mirror import plain_text
 
 with lazy_commands.importing():
-    from vscheduler.cli.job import job_watch, listing, placing
+    from vscheduler.cli.job import job_watch, listing, placing, remedy_lines
     from vscheduler.core.config import policy as policies
     from vscheduler.daemon import configuration
 
 WAITING = "Waiting"
 STATES = (WAITING, *(str(phase) for phase in jobs.Phase))
 ORDERS = ("place", "name", "queue", "age", "waiting", "pods")
-
-REMEDIES: Sequence[explained.Remedies] = ()
-"""Sources of what would help a waiting job, asked in this order."""
 
 JOBS = click.argument(
     "names", metavar="JOB...", nargs=-1, required=True, shell_complete=job_completion.jobs
@@ -219,20 +216,17 @@ def get_command(*, names: tuple[str, ...], output: str, **flags: object) -> None
 )
 @options
 def why_command(*, names: tuple[str, ...], **flags: object) -> None:
-    """Explain why jobs wait: the scheduler's reason with numbers, the place in line, and what the
-    queue has of what it deserves.
+    """Explain why jobs wait: the scheduler's reason with numbers, the place in line, what the queue
+    has of what it deserves, and which changes would start the job.
     """
     given = Flags(**flags)  # type: ignore[arg-type]  # the flags are its fields
     with _cluster(given) as (cluster, namespace, policy):
         seen = placing.look(cluster, namespace)
         found, missing = _chosen(names, seen, namespace, policy)
         blocks = []
+        around = placing.surroundings(cluster) if any(each.waits for each in found) else None
         for each in found:
-            helps = [
-                line
-                for remedies in (REMEDIES if each.waits and seen.complete else ())
-                for line in remedies(seen.manifests, each.key)
-            ]
+            helps = remedy_lines.of(each, seen, around, policy) if each.waits else []
             queue = placing.queue_of(seen, each.queue)
             blocks.append(explained.lines(each, queue, helps, listing.style(wide=False)))
         screen.say(*_joined(blocks), painted=True)

@@ -1,7 +1,7 @@
 """`vscheduler job why`: why a job waits, where in line it is, and what would help, as text."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from vscheduler.cli import screen
 from vscheduler.cli.job import job_figures, job_tables, workloads
@@ -10,11 +10,6 @@ from vscheduler.core.model import jobs, resources
 
 Object = Mapping[str, Any]
 
-Remedies: TypeAlias = Callable[[Sequence[Object], str], Sequence[str]]
-"""What would help a job: takes the objects of the cluster and `namespace/podgroup`, and returns
-lines of text, none if nothing is known to help.
-"""
-
 PODS_MAX = 5
 """How many pods with messages of their own are named."""
 
@@ -22,7 +17,9 @@ PODS_MAX = 5
 def lines(
     job: job_figures.Job, queue: Object | None, helps: Sequence[str], style: queue_tables.Style
 ) -> list[str]:
-    """Return the explanation of a job; `queue` is its Queue, None if it can't be read."""
+    """Return the explanation of a job; `queue` is its Queue, None if it can't be read, and `helps`
+    says what would start it.
+    """
     made = [f"{job.workload} in namespace {job.namespace} {_state(job, style)}"]
     made.append(f"PodGroup {job.name}, queue {job.queue}: {job_tables.pods_sentence(job)}")
     if job.waits:
@@ -36,9 +33,10 @@ def lines(
     if job.waits and queue is not None:
         made += _wrapped(_of_queue(queue), style)
     if helps:
-        made += ["", "What would help:"]
+        made.append("")
         for each in helps:
-            made += queue_tables.wrapped(f"- {each}", style, indent=queue_tables.GAP)
+            indent = queue_tables.GAP if each.startswith(" ") else ""
+            made += queue_tables.wrapped(each.strip(), style, indent=indent)
     return made
 
 

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 
 from vscheduler.cli import output, screen
 from vscheduler.cli.job import documents, job_figures, job_tables, placing
-from vscheduler.cli.queue import queue_tables, queue_watch
-from vscheduler.cli.queue.cluster_client import CLASSES
+from vscheduler.cli.queue import queue_tables, queue_watch, served_kinds
 from vscheduler.mirror import phrases
 
 PROGRAMS = ("json", "yaml", "name")
@@ -82,7 +81,7 @@ def notes(seen: placing.Seen) -> list[str]:
     """Return what is left out because the user may not read it."""
     if not seen.left_out:
         return []
-    kinds = phrases.listed([CLASSES[kind].endpoint for kind in seen.left_out])
+    kinds = phrases.listed([served_kinds.CLASSES[kind].endpoint for kind in seen.left_out])
     what = f"places are approximate: you may not list {kinds} in the whole cluster"
     return [f"{what}; docs/permissions.md tells what it takes"]
 

@@ -15,6 +15,12 @@ from vscheduler.simulator import run, waiting_line
 SNAPSHOT = (Kind.PRIORITY_CLASS, Kind.QUEUE, Kind.NODE, Kind.POD_GROUP, Kind.POD)
 """Kinds that the order of jobs depends on."""
 
+SURROUNDINGS = (
+    *(Kind.NAMESPACE, Kind.BUDGET, Kind.QUOTA, Kind.CLAIM, Kind.VOLUME, Kind.STORAGE_CLASS),
+    *(Kind.CSI_NODE, Kind.CSI_DRIVER, Kind.STORAGE_CAPACITY, Kind.VOLUME_ATTACHMENT),
+)
+"""Kinds that decisions depend on, too, but not the order of jobs."""
+
 NO_PLACES = job_figures.Places(found={}, approximate=True)
 
 
@@ -28,7 +34,7 @@ class Seen:
 
     @property
     def manifests(self) -> list[cluster_client.Object]:
-        """All objects that decisions depend on."""
+        """All objects that the order of jobs depends on."""
         return [each for kind in SNAPSHOT for each in self.objects.get(kind, ())]
 
     @property
@@ -61,6 +67,14 @@ def look(cluster: cluster_client.Cluster, namespace: str | None) -> Seen:
                 if kind is Kind.POD_GROUP:
                     raise
     return seen
+
+
+def surroundings(cluster: cluster_client.Cluster) -> list[cluster_client.Object] | None:
+    """Return the other objects that decisions depend on; None if the user may not read them all."""
+    try:
+        return [each for kind in SURROUNDINGS for each in cluster.list(kind).items]
+    except cluster_client.Forbidden:
+        return None
 
 
 def schedulers(seen: Seen) -> tuple[str, ...]:

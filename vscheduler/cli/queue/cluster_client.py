@@ -11,7 +11,6 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from enum import StrEnum
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, NoReturn, Protocol, TypeVar
@@ -22,8 +21,10 @@ import pykube
 import requests
 import urllib3
 
-from vscheduler.cli.queue import kubeconfigs
+from vscheduler.cli.queue import kubeconfigs, served_kinds
 
+Kind = served_kinds.Kind
+NAMESPACED = served_kinds.NAMESPACED
 API = "scheduling.volcano.sh/v1beta1"
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 10.0
@@ -57,50 +58,13 @@ def access(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-class Kind(StrEnum):
-    """Kinds of objects to read."""
-
-    QUEUE = "Queue"
-    POD_GROUP = "PodGroup"
-    POD = "Pod"
-    NODE = "Node"
-    PRIORITY_CLASS = "PriorityClass"
-    EVENT = "Event"
-
-
-class _Queue(pykube.objects.APIObject):  # type: ignore[misc]  # no types there
-    version = API
-    endpoint = "queues"
-    kind = "Queue"
-
-
-class _PodGroup(pykube.objects.NamespacedAPIObject):  # type: ignore[misc]  # no types there
-    version = API
-    endpoint = "podgroups"
-    kind = "PodGroup"
-
-
-class _PriorityClass(pykube.objects.APIObject):  # type: ignore[misc]  # no types there
-    version = "scheduling.k8s.io/v1"
-    endpoint = "priorityclasses"
-    kind = "PriorityClass"
-
+_queue = served_kinds.CLASSES[Kind.QUEUE]
 
 _BAD_FILE = (
     *(pykube.exceptions.KubernetesError, ImportError, OSError),
     *(LookupError, AttributeError, TypeError, NotImplementedError),
 )
 """Errors that pykube raises for a bad kubeconfig."""
-
-CLASSES: Mapping[Kind, Any] = {
-    Kind.QUEUE: _Queue,
-    Kind.POD_GROUP: _PodGroup,
-    Kind.POD: pykube.Pod,
-    Kind.NODE: pykube.Node,
-    Kind.PRIORITY_CLASS: _PriorityClass,
-    Kind.EVENT: pykube.Event,
-}
-NAMESPACED = frozenset({Kind.POD_GROUP, Kind.POD, Kind.EVENT})
 
 
 class ClusterError(Exception):
@@ -188,7 +152,7 @@ class Cluster:
             found = self._query(kind, client).execute().json()
             if not isinstance(found, dict) or not isinstance(found.get("metadata"), dict):
                 raise ClusterError(f"{self._server} doesn't respond like a Kubernetes API server")
-            typed = {"apiVersion": CLASSES[kind].version, "kind": str(kind)}
+            typed = {"apiVersion": served_kinds.CLASSES[kind].version, "kind": str(kind)}
             items: list[Object] = [typed | each for each in found.get("items") or ()]
             return Listing(items=items, version=found["metadata"].get("resourceVersion", ""))
 
@@ -214,7 +178,9 @@ class Cluster:
         """Annotate a queue; return the queue as stored, or None if no queue has the name."""
 
         def ask(client: pykube.HTTPClient) -> Object | None:
-            stored = _Queue(client, {"metadata": {"name": quote(name, safe="")}})
+            stored = served_kinds.CLASSES[Kind.QUEUE](
+                client, {"metadata": {"name": quote(name, safe="")}}
+            )
             try:
                 stored.patch({"metadata": {"annotations": {key: value}}})
             except (requests.HTTPError, pykube.exceptions.HTTPError) as error:
@@ -232,7 +198,7 @@ class Cluster:
 
         def ask(client: pykube.HTTPClient) -> Object:
             made = {"apiVersion": API, "kind": "Queue", "metadata": {"name": name}, "spec": spec}
-            stored = _Queue(client, made)
+            stored = _queue(client, made)
             try:
                 stored.create()
             except (requests.HTTPError, pykube.exceptions.HTTPError) as error:
@@ -249,7 +215,9 @@ class Cluster:
         """Delete a queue; it stays until its finalizers are gone."""
 
         def ask(client: pykube.HTTPClient) -> None:
-            _Queue(client, {"metadata": {"name": quote(name, safe="")}}).delete()
+            served_kinds.CLASSES[Kind.QUEUE](
+                client, {"metadata": {"name": quote(name, safe="")}}
+            ).delete()
 
         with self._translated_errors(Kind.QUEUE):
             self._answered(ask)
@@ -298,7 +266,7 @@ class Cluster:
             yield client
 
     def _query(self, kind: Kind, client: pykube.HTTPClient) -> Any:
-        query = CLASSES[kind].objects(client)
+        query = served_kinds.CLASSES[kind].objects(client)
         if kind not in NAMESPACED:
             return query
         return query.filter(namespace=pykube.all if self._only is None else self._only)
@@ -376,7 +344,7 @@ def _refusal(status: int, message: str, kind: Kind) -> ClusterError:
         case HTTPStatus.FORBIDDEN:
             return Forbidden(f"{message}; ask for a role that may get, list and watch them")
         case HTTPStatus.NOT_FOUND:
-            version = CLASSES[kind].version
+            version = served_kinds.CLASSES[kind].version
             advice = "; apply the files in crds/" if version == API else ""
             return ClusterError(f"this cluster has no kind {kind} of {version}{advice}")
         case HTTPStatus.GONE:

@@ -8,7 +8,7 @@ import pytest
 import yaml
 from click import testing
 
-from vscheduler.cli import check
+from vscheduler.cli import main
 from vscheduler.cli.checks import workloads
 
 Document = dict[str, Any]
@@ -90,7 +90,7 @@ def said(tmp_path: Path, *documents: Document) -> list[tuple[str, str]]:
     """Fields and messages about objects called `w`."""
     path = tmp_path / "m.yaml"
     path.write_text(yaml.safe_dump_all(documents))
-    done = testing.CliRunner().invoke(check.command, [str(path), "-o", "json"])
+    done = testing.CliRunner().invoke(main.vscheduler, ["check", str(path), "-o", "json"])
     found = json.loads(done.stdout)["complaints"]
     assert all(each["line"] for each in found)
     return [(each["field"], each["message"]) for each in found if each["name"] == "default/w"]
@@ -217,7 +217,7 @@ def test_lists_are_looked_into_and_counted(tmp_path: Path) -> None:
     items = [job({MIN_MEMBER: "eight"}), thing("v1", "Service", {})]
     path = tmp_path / "m.yaml"
     path.write_text(yaml.safe_dump({"apiVersion": "v1", "kind": "List", "items": items}))
-    done = testing.CliRunner().invoke(check.command, [str(path)])
+    done = testing.CliRunner().invoke(main.vscheduler, ["check", str(path)])
     assert "Job default/w: " in done.stdout
     assert done.stderr == "not looked at: 1 Service\n0 errors, 1 warning; 1 object looked at\n"
 
@@ -229,7 +229,7 @@ def test_a_configmap_is_no_configuration(tmp_path: Path) -> None:
     metadata = {"name": "mine"}
     tree = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
     path.write_text(yaml.safe_dump(tree))
-    done = testing.CliRunner().invoke(check.command, [f"--scheduler-conf={path}"])
+    done = testing.CliRunner().invoke(main.vscheduler, ["check", f"--scheduler-conf={path}"])
     assert done.exit_code == 1
     assert "is a ConfigMap; the configuration is the text in its data: " in done.stdout
     assert "kubectl get configmap mine -o jsonpath='{.data.scheduler\\.conf}'" in done.stdout

@@ -10,7 +10,7 @@ from click import testing
 from tests.unit.cli import job_objects
 from tests.unit.cli.job_objects import MESSAGE
 from vscheduler.cli import main
-from vscheduler.cli.job import command, job_figures
+from vscheduler.cli.job import job_figures
 from vscheduler.cli.queue import cluster_client
 from vscheduler.cli.queue.cluster_client import Kind
 
@@ -137,21 +137,18 @@ def test_why_nobody_says_anything(run: Run) -> None:
     assert "doesn't wait: it has been running" in run("why", "runs").stdout
 
 
-def test_what_would_help_is_asked_for_with_the_whole_snapshot(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Only of jobs that wait."""
-    asked: list[tuple[set[str], str]] = []
+def test_why_says_what_would_start_a_job(run: Run) -> None:
+    """Only of jobs that wait, and found by the scheduler's own decisions."""
+    text = run("why", "train").stdout
+    assert "Any one of these changes would start it:\n  - " in text
+    assert "would start" not in run("why", "runs").stdout
 
-    def remedies(manifests: object, job: str) -> list[str]:
-        asked.append(({each["kind"] for each in manifests}, job))  # type: ignore[attr-defined]
-        return ["fewer pods"]
 
-    monkeypatch.setattr(command, "REMEDIES", (remedies,))
-    text = run("why", "train", "runs").stdout
-    assert "What would help:\n  - fewer pods" in text
-    kinds = {"Node", "Pod", "PodGroup", "PriorityClass", "Queue"}
-    assert asked == [(kinds, "default/big")]
+def test_why_needs_all_that_decisions_depend_on(run: Run, source: job_objects.Fake) -> None:
+    """Without the right to read budgets, nothing can be verified."""
+    source.refused = frozenset({Kind.BUDGET})
+    text = run("why", "train").stdout
+    assert "What would help isn't known without reading all namespaces" in text
 
 
 def test_why_names_annotations_that_cannot_be_read(run: Run, source: job_objects.Fake) -> None:
