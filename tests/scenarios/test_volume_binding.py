@@ -5,6 +5,7 @@ import pytest
 from tests import volume_labs
 from tests.volume_labs import Lab, binds, waits
 from vscheduler.core.model import claim_decisions, decisions
+from vscheduler.core.placement.volumes import binding
 
 TWO_NODES = """
     node  n1 cpu=2
@@ -182,6 +183,16 @@ def test_time_outs_lead_to_other_nodes_and_then_to_a_pause() -> None:
     assert quiet(lab.cycle(59))
     assert waits(lab.cycle(1)) == {"train-0": "n4"}
     assert lab.cycle(TIMEOUT).wake_at == lab.now + 120
+
+
+def test_pods_without_a_choice_for_their_claims_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even if the filters had let them pass: the cycle goes on, and other jobs start."""
+    monkeypatch.setattr(binding.Binding, "decided", lambda *_: ())
+    picture = TWO_NODES + "job q/next min=1 -"
+    lab = Lab(picture, SLOW, *CLAIMS, uses=EACH)
+    result = lab.cycle()
+    assert binds(result).keys() == {"next-0"}
+    assert (result.claims, result.carried.nominations) == ((), {})
 
 
 def node_of(cpus: int) -> volume_labs.Document:

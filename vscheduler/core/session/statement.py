@@ -1,6 +1,7 @@
 """Statement: a journal of tentative changes, which are committed, held or undone."""
 
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from types import TracebackType
 from typing import Self
@@ -194,14 +195,25 @@ class Statement:
                 starting[task.job].append((task, row))
         for places in starting.values():
             found = {task.uid: volumes.unbound(task, row) for task, row in places}
-            if not any(found.values()):
-                continue
+            if any(volumes.lacks_choice(task, found[task.uid]) for task, _ in places):
+                for task, row in places:  # the filters were wrong; the next cycle places them anew
+                    self._wait(task, row)
+            elif any(found.values()):
+                self._hold_nodes(volumes, places, found)
+
+    def _hold_nodes(
+        self,
+        volumes: volume_binding.VolumeBinding,
+        places: Sequence[tuple[jobs.Task, int]],
+        found: Mapping[jobs.TaskId, tuple[claim_decisions.ClaimBinding, ...]],
+    ) -> None:
+        """Let the tasks of a job wait that have unbound claims, or need others to start first."""
+        for task, row in places:
+            if found[task.uid] or task.pod_class.constraints.pod_affinity:
+                self._let_wait(volumes, task, row, found[task.uid])
+        if not volumes.is_ready(self._cluster.job_state_of(places[0][0])):
             for task, row in places:
-                if found[task.uid] or task.pod_class.constraints.pod_affinity:
-                    self._let_wait(volumes, task, row, found[task.uid])
-            if not volumes.is_ready(self._cluster.job_state_of(places[0][0])):
-                for task, row in places:
-                    self._let_wait(volumes, task, row, found[task.uid])
+                self._let_wait(volumes, task, row, found[task.uid])
 
     def _let_wait(
         self,
@@ -214,9 +226,12 @@ class Statement:
         others.
         """
         if self._is_allocated(task):
-            self._cluster.give_back(task, row)
-            self._cluster.take(task, row, jobs.TaskStatus.PIPELINED)
+            self._wait(task, row)
             volumes.hold(task, self._cluster.layout.names[row], bindings)
+
+    def _wait(self, task: jobs.Task, row: int) -> None:
+        self._cluster.give_back(task, row)
+        self._cluster.take(task, row, jobs.TaskStatus.PIPELINED)
 
     def _is_allocated(self, task: jobs.Task) -> bool:
         return self._cluster.job_state_of(task).status(task) is jobs.TaskStatus.ALLOCATED

@@ -62,6 +62,15 @@ class VolumeBinding:
         """Return the claims to bind before the task may start on this node."""
         return self._volumes.unbound(task, row) if task.volumes else ()
 
+    def lacks_choice(
+        self, task: jobs.Task, bindings: tuple[claim_decisions.ClaimBinding, ...]
+    ) -> bool:
+        """Whether a claim isn't bound, although there is nothing to ask for on the task's node."""
+        if bindings or not (task.volumes and self._volumes.binds):
+            return False
+        claims = map(self._storage.claims.get, claim_attempts.keys(task))
+        return not all(claim is not None and claim.bound for claim in claims)
+
     def hold(
         self, task: jobs.Task, node: str, bindings: tuple[claim_decisions.ClaimBinding, ...]
     ) -> None:
