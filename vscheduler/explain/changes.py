@@ -197,6 +197,6 @@ class Remedy:
     """In which cycle the whole minimum of the job is bound, counted from 1."""
     evicts: int
     """How many pods are evicted until then."""
-    minimal: bool
-    """Whether the next smaller change of this kind was verified not to suffice. Always False for a
-    change that has no size."""
+    minimal: bool | None
+    """Whether the next smaller change of this kind was verified not to suffice; None for a change
+    that has no size."""

@@ -67,7 +67,7 @@ class Search:
         if not self.promising(change):
             return None
         start = self.trials.starts(change)
-        return _remedy(change, start, minimal=False) if start else None
+        return _remedy(change, start, minimal=None) if start else None
 
     def promising(self, change: changes.Change) -> bool:
         """Whether a forecast, where forecasts are made, lets the job start."""
@@ -167,5 +167,5 @@ class Search:
         return _remedy(of_size(size), self.trials.starts(of_size(size)), minimal=minimal)
 
 
-def _remedy(change: changes.Change, start: trials.Start, *, minimal: bool) -> changes.Remedy:
+def _remedy(change: changes.Change, start: trials.Start, *, minimal: bool | None) -> changes.Remedy:
     return changes.Remedy(change=change, cycle=start.cycle, evicts=start.evicts, minimal=minimal)

@@ -17,8 +17,10 @@ _HUMP = re.compile(r"_([a-z])")
 
 
 def sentence(remedy: changes.Remedy) -> str:
-    """Return what to change, and how many pods are evicted then."""
+    """Return what to change, whether less may do, and how many pods are evicted then."""
     text = _change(remedy.change)
+    if remedy.minimal is False:
+        text = f"{text} (less may do)"
     if not remedy.evicts:
         return text
     return f"{text}; {phrases.pods(remedy.evicts)} would be evicted for it"
