@@ -37,7 +37,9 @@ def history(picture: str, compatibility: str) -> list[str]:
     if compatibility:
         tree["compatibility"] = compatibility
     results = [life.cycle(tree) for _ in range(CYCLES)]
-    return [running.digest(dataclasses.replace(each, work={}, costs={})) for each in results]
+    return [
+        running.digest(dataclasses.replace(each, work={}, costs={}, spent=0)) for each in results
+    ]
 
 
 @clusters.bounded(25)
