@@ -94,7 +94,7 @@ class WholeGangSearch(search.VictimSearch):
         each = search.TASK_COST + self._session.layout.size // search.NODES_PER_UNIT
         self._session.spend("claims", each * len(tasks))
         claiming = {kind: task for kind, task in tasks.items() if self._may_claim(task)}
-        if sum(kind in claiming for kind in kinds) < len(needed):
+        if not claiming or sum(kind in claiming for kind in kinds) < len(needed):
             return None
         columns, scope = self._kept.columns, self._pool.scope
         columns.refresh()
