@@ -124,26 +124,59 @@ def volume(name: str, **spec: Any) -> dict[str, Any]:
     }
 
 
-REFERENCE = {"namespace": "default", "name": "waits", "uid": "11111111-2222-3333-4444-555555555555"}
-PHASES = {"free": "Available", "given": "Available", "released": "Released", "taken": "Bound"}
+CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
+CLASS = {
+    "metadata": {"name": "nobody"},
+    "provisioner": "kubernetes.io/no-provisioner",
+    "volumeBindingMode": "WaitForFirstConsumer",
+}
+GONE = {"namespace": "default", "name": "waits", "uid": "11111111-2222-3333-4444-555555555555"}
+LARGE = {"requests": {"storage": "5Gi"}}
+"""More than any volume has, so that nobody gives the claim one."""
+
+
+def given_to(plane: control_plane.ControlPlane, name: str) -> dict[str, str]:
+    """A reference to a claim."""
+    uid = plane.api.get(f"{CLAIMS}/{name}")["metadata"]["uid"]
+    return {"namespace": "default", "name": name, "uid": uid}
+
+
+def phases(plane: control_plane.ControlPlane) -> dict[str, str]:
+    """The phase of each volume."""
+    items = plane.api.get(VOLUMES)["items"]
+    return {each["metadata"]["name"]: each["status"].get("phase", "") for each in items}
 
 
 @pytest.fixture(scope="module")
 def plane(installed: installations.Installed) -> Iterator[control_plane.ControlPlane]:
-    """The shipped manifests, in force, some claims and some volumes."""
+    """The shipped manifests, in force, some claims and some volumes, as their controller sees them.
+
+    It doesn't say what it thinks of a volume that is given to a claim, and too small.
+    """
     plane = installed.plane
     plane.clean()
+    plane.api.create(CLASSES, CLASS)
     plane.api.create(CLAIMS, claim("waits", {}))
     plane.api.create(
-        CLAIMS, claim("selected", {SELECTED: "n1", "a/volume-binding": "x", "kept": ""})
+        CLAIMS,
+        claim("selected", {SELECTED: "n1", "a/volume-binding": "x", "kept": ""}, resources=LARGE),
     )
     plane.api.create(CLAIMS, claim("bound", {}, volumeName="taken"))
-    for name, phase in PHASES.items():
-        spec = {} if name == "free" else {"claimRef": REFERENCE}
-        plane.api.create(VOLUMES, volume(name, **spec))
-        status = {"status": {"phase": phase}}
-        path = f"{VOLUMES}/{name}/status"
-        plane.api.request("PATCH", path, status, headers={"content-type": MERGE})
+    plane.api.create(VOLUMES, volume("free"))
+    plane.api.create(VOLUMES, volume("released", claimRef=GONE))
+    plane.api.create(VOLUMES, volume("taken", claimRef=given_to(plane, "bound")))
+    small = volume("given", claimRef=given_to(plane, "waits"), capacity={"storage": "1Mi"})
+    plane.api.create(VOLUMES, small)
+    status = {"status": {"phase": "Available"}}
+    path = f"{VOLUMES}/given/status"
+    plane.api.request("PATCH", path, status, headers={"content-type": MERGE})
+    expected = {
+        "free": "Available",
+        "given": "Available",
+        "released": "Released",
+        "taken": "Bound",
+    }
+    permissions.until(lambda: phases(plane) == expected)
     until_judged(plane)
     yield plane
     for name in ("waits", "selected", "bound"):
@@ -151,8 +184,6 @@ def plane(installed: installations.Installed) -> Iterator[control_plane.ControlP
         path = f"{CLAIMS}/{name}"
         plane.api.request("PATCH", path, body, headers={"content-type": MERGE})
         plane.api.delete(path)
-    for name in PHASES:
-        plane.api.delete(f"{VOLUMES}/{name}")
     plane.clean()
     plane.run_kubectl("apply", "-k", str(permissions.MANIFESTS))  # Deployments, for others
 
