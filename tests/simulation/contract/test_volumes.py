@@ -16,6 +16,8 @@ SELECTED = "volume.kubernetes.io/selected-node"
 BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
 NOWHERE = "nowhere"
 """A class that doesn't exist, so that no controller touches the claim."""
+SOMEWHERE = "somewhere"
+"""Another one, so that no claim gets the volume of another test."""
 TRIES = 100
 RETIRED = {"claimRef": {"namespace": "none", "name": "none", "uid": "none"}}
 """Keeps the controllers of the real side away from a volume."""
@@ -48,7 +50,7 @@ def volume(name: str, **spec: Any) -> dict[str, Any]:
             "capacity": {"storage": "1Gi"},
             "local": {"path": "/mnt"},
             "nodeAffinity": {"required": {"nodeSelectorTerms": terms}},
-            "storageClassName": NOWHERE,
+            "storageClassName": SOMEWHERE,
             **spec,
         },
     }
