@@ -209,8 +209,8 @@ def test_tables_show_what_a_queue_has(api: client.Client, keep: Keep) -> None:
 
 def test_tables_show_whose_a_podgroup_is_and_why_it_waits(api: client.Client, keep: Keep) -> None:
     """In a word, and with `-o wide` with numbers."""
-    there = api.get("/api/v1/namespaces/default/configmaps/kube-root-ca.crt")["metadata"]
-    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": there["name"], "uid": there["uid"]}
+    there = api.get("/api/v1/namespaces/default")["metadata"]
+    owner = {"apiVersion": "v1", "kind": "Namespace", "name": there["name"], "uid": there["uid"]}
     why = {"type": "Unschedulable", "status": "True", "reason": "NotEnoughTasks", "message": "few"}
     keep(
         "podgroups",
@@ -219,7 +219,7 @@ def test_tables_show_whose_a_podgroup_is_and_why_it_waits(api: client.Client, ke
         status={"conditions": [{"type": "Scheduled", "status": "False", "reason": "x"}, why]},
     )
     cells = shown(api, f"{GROUPS}/table", 0)
-    assert (cells["KIND"], cells["WORKLOAD"]) == ("ConfigMap", there["name"])
+    assert (cells["KIND"], cells["WORKLOAD"]) == ("Namespace", there["name"])
     assert cells["REASON"] == "NotEnoughTasks"
     assert shown(api, f"{GROUPS}/table", 1)["MESSAGE"] == "few"
 
