@@ -122,7 +122,7 @@ def test_the_distribution_is_named() -> None:
     (ours,) = (
         each
         for each in metadata.distribution("vscheduler").entry_points
-        if each.group == "console_scripts"
+        if (each.group, each.name) == ("console_scripts", "vscheduler")
     )
     (problem,) = configuration.discover([ours], []).problems
     assert problem.startswith(f"vscheduler {metadata.version('vscheduler')}, entry point ")
