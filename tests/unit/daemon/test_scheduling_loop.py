@@ -39,7 +39,7 @@ async def test_what_fits_is_bound_what_does_not_is_told_and_then_all_is_quiet(
         (status,) = made.statuses("large")
         (condition,) = status["conditions"]
         assert (condition["type"], condition["status"]) == ("Unschedulable", "True")
-        assert "3 cpu" in condition["message"]
+        assert "needs 6 cpu for 2 pods" in condition["message"]
         notices = Counter(
             (body["reason"], body["regarding"]["kind"])
             for _, path, body in made.calls
