@@ -118,14 +118,12 @@ class Halves:
             daemon.process.wait()
 
     def _ask_for_volumes(self, scheduler: daemons.Daemon) -> None:
-        """A gang asks for a volume that exists and for one that doesn't; nobody binds them."""
+        """A gang asks for a volume that exists and for one that nobody makes, and is deleted."""
         api = self._plane.api
         for name, provisioner in (("local", "kubernetes.io/no-provisioner"), ("made", "a.io/b")):
             api.create(CLASSES, a_class(name, provisioner))
             api.create(CLAIMS, a_claim(name))
         api.create(VOLUMES, A_VOLUME)
-        headers, phase = {"content-type": MERGE}, {"status": {"phase": "Available"}}
-        api.request("PATCH", f"{VOLUMES}/disk/status", phase, headers=headers)
         uses = [
             {"name": name, "persistentVolumeClaim": {"claimName": name}}
             for name in ("local", "made")
@@ -136,9 +134,9 @@ class Halves:
         api.delete(f"{daemons.PODS}/stateful-0?gracePeriodSeconds=0")
         api.delete(f"{daemons.GROUPS}/stateful")
         daemons.until(lambda: NOTE not in notes_of(api.get(f"{CLAIMS}/made")), scheduler)
-        daemons.until(lambda: "claimRef" not in api.get(f"{VOLUMES}/disk")["spec"], scheduler)
         for path in (f"{CLAIMS}/local", f"{CLAIMS}/made", f"{VOLUMES}/disk"):
-            api.request("PATCH", path, {"metadata": {"finalizers": None}}, headers=headers)
+            finalizers = {"metadata": {"finalizers": None}}
+            api.request("PATCH", path, finalizers, headers={"content-type": MERGE})
             api.delete(path)
 
     def _look_after_groups(self, controllers: daemons.Daemon) -> None:
