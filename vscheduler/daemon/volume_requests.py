@@ -13,7 +13,7 @@ from vscheduler import backoff
 from vscheduler.cluster.writes import claim_binder
 from vscheduler.core.model import claim_decisions, decisions, jobs
 from vscheduler.mirror import claim_requests, state
-from vscheduler.mirror.decode import events
+from vscheduler.mirror.decode import events, kinds
 
 log = structlog.get_logger(__name__)
 
@@ -42,6 +42,8 @@ class VolumeRequests:
         self._binder = binder
         self._failed: backoff.Backoff[str] = backoff.Backoff(growth)
         self._refused: dict[str, str] = {}
+        self._overlooked: set[str] = set()
+        """Objects with a call under way that a later cycle has decided on: its change isn't sent."""
         self._observe = observe
         self._changed = changed
         mirror.requests.clear()  # an earlier session doesn't wait for its calls any more
@@ -78,8 +80,11 @@ class VolumeRequests:
     def _send(self, changes: Iterable[claim_requests.Change], scheduler: str, now: float) -> None:
         pausing = self._failed.pausing
         for change in changes:
+            if self._mirror.requests.is_in_flight(change):
+                self._overlooked.add(_key(*claim_requests.place(change)))
+                continue
             target = self._mirror.requests.target(change)
-            if target is None or _key(target) in pausing:
+            if target is None or _key(target.kind, target.key) in pausing:
                 continue
             names = (scheduler,) if scheduler else self._binder.schedulers
             wanted = claim_requests.result(target, change, since=now)
@@ -94,8 +99,11 @@ class VolumeRequests:
         """
         target, verdict = outcome.write.target, outcome.verdict
         self._observe(verdict)
-        self._settle(outcome)
-        key, claim = _key(target), _claim(outcome.write.change)
+        key, claim = _key(target.kind, target.key), _claim(outcome.write.change)
+        differs = self._settle(outcome)
+        if differs or key in self._overlooked:
+            self._overlooked.discard(key)
+            self._changed()
         if verdict is not claim_binder.ClaimResult.REFUSED:
             self._refused.pop(claim, None)
         if verdict is claim_binder.ClaimResult.WRITTEN:
@@ -115,21 +123,24 @@ class VolumeRequests:
         self._failed.failed(key, time.monotonic())
         self._changed()
 
-    def _settle(self, outcome: claim_binder.Outcome) -> None:
-        """Show the stored object, unless the watch has shown its deletion."""
+    def _settle(self, outcome: claim_binder.Outcome) -> bool:
+        """Show the stored object, unless the watch has shown its deletion.
+
+        Return whether cycles see anything else than what they have seen during the call.
+        """
         target, stored = outcome.write.target, outcome.stored
         known = self._mirror.reference(target.kind, target.key)
         if stored is not None and known is not None and known.uid == target.uid == _uid(stored):
             self._mirror.apply(stored)
-        self._mirror.requests.end(target, outcome.write.wanted)
+        return self._mirror.requests.end(target, outcome.write.wanted)
 
 
 def _uid(stored: events.Upsert | events.DecodeFailed) -> str:
     return stored.object.metadata.uid if isinstance(stored, events.Upsert) else stored.uid
 
 
-def _key(target: claim_requests.Target) -> str:
-    return f"{target.kind} {target.key}"
+def _key(kind: kinds.Kind, key: str) -> str:
+    return f"{kind} {key}"
 
 
 def _claim(change: claim_requests.Change) -> str:

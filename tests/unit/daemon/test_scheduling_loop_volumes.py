@@ -1,5 +1,6 @@
 """The scheduling loop and claims: what is sent, what comes of failures, and what isn't repeated."""
 
+import asyncio
 import copy
 import threading
 from typing import Any
@@ -135,6 +136,38 @@ async def test_requests_of_a_deleted_job_are_withdrawn(serve: Serve) -> None:
         assert len(requests(made)) == 4
         for stored in made.stored.values():
             assert stored["metadata"]["annotations"] == {}
+
+
+async def test_what_was_asked_for_is_withdrawn_once_a_late_answer_comes(serve: Serve) -> None:
+    """The cycle that would have withdrawn it ran during the call, and nothing else happens."""
+    documents = with_claims()
+    async with worlds.world(serve, documents) as made:
+        keep_claims(made)
+        path = f"{CLAIMS}data-0"
+        made.slow[path] = asyncio.Event()
+        await worlds.until(lambda: len(requests(made)) == 2)
+        of_job = [each for each in documents if each["kind"] in ("Pod", "PodGroup")]
+        made.feed([worlds.event_of(each, "DELETED") for each in of_job])
+        await worlds.until(lambda: len(requests(made)) == 3)
+        await worlds.rest(made)
+        made.slow[path].set()
+        await worlds.until(lambda: len(requests(made)) == 4)
+        assert made.stored[path]["metadata"]["annotations"] == {}
+
+
+async def test_a_claim_that_is_bound_before_the_answer_comes_is_noticed(serve: Serve) -> None:
+    """Its event during the call changes nothing that a cycle sees; the answer is older."""
+    async with worlds.world(serve, with_claims()) as made:
+        keep_claims(made)
+        path = f"{CLAIMS}data-0"
+        made.slow[path] = asyncio.Event()
+        await worlds.until(lambda: len(requests(made)) == 2)
+        show_bound(made, "data-0")
+        show_bound(made, "data-1")
+        await worlds.rest(made)
+        assert not made.bound()
+        made.slow[path].set()
+        await worlds.until(lambda: made.bound() == {"train-0": 1, "train-1": 1})
 
 
 async def test_nothing_is_asked_for_a_job_that_lost_a_pod_during_the_cycle(serve: Serve) -> None:

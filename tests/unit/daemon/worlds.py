@@ -35,6 +35,8 @@ PACE = pacing.Pace(
     debounce_seconds=0.005, tick_seconds=0.01, retry_seconds=0.02, period_seconds=0.01
 )
 
+PATIENCE_SECONDS = 30.0
+
 
 @dataclass
 class World:
@@ -49,6 +51,8 @@ class World:
     """HTTP statuses by the end of a path, one after the other; then 201."""
     stored: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Objects that the server keeps, by path; all others it forgets at once."""
+    slow: dict[str, asyncio.Event] = field(default_factory=dict)
+    """By path of a stored object: when the server answers, long after it has written."""
     leads: bool = True
     """Whether the loop may commit."""
 
@@ -149,7 +153,10 @@ async def world(
             if request.path.endswith(end) and codes:
                 return web.json_response({"message": "no"}, status=codes.pop(0))
         if request.path in made.stored:
-            return made.answer(request.path, json.loads(body or "{}"))
+            response = made.answer(request.path, json.loads(body or "{}"))
+            if request.path in made.slow:
+                await made.slow[request.path].wait()
+            return response
         return web.json_response({"metadata": {"resourceVersion": "99"}}, status=201)
 
     link = await serve(answer)
@@ -184,14 +191,14 @@ async def world(
 
 async def until(done: Callable[[], object]) -> None:
     """Wait until something is so."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while not done():  # noqa: ASYNC110 - of what is waited for nobody tells
             await asyncio.sleep(0.005)
 
 
 async def rest(made: World, seconds: float = 0.3) -> None:
     """Wait until for some time no call was made and no cycle run."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         before = None
         while before != (before := (len(made.calls), made.loop.cycles)):  # noqa: ASYNC110 - the same
             await asyncio.sleep(seconds)

@@ -35,12 +35,12 @@ class StorageRequests:
 
         None if there is none, another one of the same name, or one with a request in flight.
         """
+        if self.is_in_flight(change):
+            return None
         kind, key = claim_requests.place(change)
         entry = self._stored[kind].get(key)
         value = None if entry is None else entry.value
         if entry is None or not isinstance(value, storage.Claim | storage.Volume):
-            return None
-        if (kind, key) in self._wanted:
             return None
         reference = entry.reference
         target = claim_requests.Target(
@@ -51,6 +51,10 @@ class StorageRequests:
             value=value,
         )
         return target if claim_requests.is_about(change, target) else None
+
+    def is_in_flight(self, change: claim_requests.Change) -> bool:
+        """Whether the object of a change has a request in flight."""
+        return claim_requests.place(change) in self._wanted
 
     def scheduler_of(self, task: jobs.TaskId) -> str:
         """Return the scheduler name of a pod of ours, or "" for a pod that is gone."""
@@ -63,10 +67,14 @@ class StorageRequests:
         self._index.move(target.key, target.value, wanted)
         self._wanted[target.kind, target.key] = wanted
 
-    def end(self, target: claim_requests.Target, wanted: claim_requests.Wanted) -> None:
-        """Show the object as last seen again, unless a newer request is in flight."""
-        if self._wanted.get((target.kind, target.key)) is wanted:
-            self._end(target.kind, target.key)
+    def end(self, target: claim_requests.Target, wanted: claim_requests.Wanted) -> bool:
+        """Show the object as last seen again, unless a newer request is in flight.
+
+        Return whether cycles see a difference: what came during the call was hidden from them.
+        """
+        if self._wanted.get((target.kind, target.key)) is not wanted:
+            return False
+        return self._end(target.kind, target.key)
 
     @property
     def idle(self) -> bool:
@@ -78,11 +86,12 @@ class StorageRequests:
         for kind, key in list(self._wanted):
             self._end(kind, key)
 
-    def _end(self, kind: kinds.Kind, key: str) -> None:
+    def _end(self, kind: kinds.Kind, key: str) -> bool:
         wanted = self._wanted.pop((kind, key))
         value = self._stored[kind][key].value
         assert isinstance(value, storage.Object), "a request ends with its object"
         self._index.move(key, wanted, value)
+        return value != wanted
 
     def move(self, key: str, old: storage.Object | None, new: storage.Object | None) -> bool:
         """Apply an object that came, changed or went; return whether cycles see a difference."""
