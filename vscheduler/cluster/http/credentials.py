@@ -202,15 +202,21 @@ async def _read(access: Access) -> _Found:
         ]
         tls = _digest(material)
         context = rest.RESTClientObject(configuration).ssl_context
+        token = configuration.api_key.get("BearerToken", "").strip()
+        user = _user(loader)
+        of_token = {each: each.read_text().strip() for each in _token_file(user)}
     except Exception as error:  # the library raises errors of many types for a bad file
         where = access.kubeconfig or "neither flags, nor a pod's own, nor ~/.kube/config"
         why = str(error).partition("{")[0]  # the library prints whole objects, secrets included
         raise CredentialsError(f"no usable credentials ({where}): {why}") from error
     if (_digest(first), _digest(material)) != (before, tls):
         raise CredentialsError("their files are being written")
-    token = configuration.api_key.get("BearerToken", "").strip()
-    user = _user(loader)
-    files = (*first, *material, *_token_file(user))
+    for path, text in of_token.items():
+        if not text:
+            raise CredentialsError(f"{path} is empty")
+        if text != token.removeprefix("Bearer "):
+            raise CredentialsError("their files are being written")
+    files = (*first, *material, *of_token)
     return _Found(
         configuration=configuration,
         held=Held(context=context, headers={"Authorization": token} if token else {}),

@@ -124,7 +124,7 @@ async def test_files_that_change_are_read_before_the_old_is_refused(
     assert server.refused == 0
 
 
-@pytest.mark.parametrize(("way", "broken"), [(by_plugin, ""), (inline, "[1")])
+@pytest.mark.parametrize(("way", "broken"), [(by_plugin, ""), (inline, "[1"), (by_file, "")])
 async def test_what_cannot_be_used_leaves_the_old_ones(
     way: Way, broken: str, tmp_path: Path, server: rotated.Server
 ) -> None:
@@ -132,7 +132,7 @@ async def test_what_cannot_be_used_leaves_the_old_ones(
     path, write = way(tmp_path, server)
     async with rotated.linked(path, watched=True) as link:
         with testing.capture_logs() as told:
-            if broken:
+            if broken:  # no token, but the kubeconfig
                 path.write_text(broken)
             else:
                 write(broken)
@@ -147,6 +147,31 @@ async def test_what_cannot_be_used_leaves_the_old_ones(
             write("new")
             await rotated.get(link)
     assert [each["event"] for each in told] == ["credentials.unusable", "credentials.renewed"]
+
+
+async def test_a_token_that_is_written_during_a_read_is_read_again(
+    tmp_path: Path, server: rotated.Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise the file would count as read, and nobody would look at it until a 401."""
+    path, write = by_file(tmp_path, server)
+    load = credentials._load
+    texts = ["new", ""]
+
+    async def during(access: connection.Access) -> Any:
+        if texts:
+            write(texts.pop())
+        found = await load(access)
+        if texts:
+            write(texts.pop())
+        return found
+
+    async with rotated.linked(path, watched=True) as link:
+        monkeypatch.setattr(credentials, "_load", during)
+        write("newer")
+        await worlds.until(lambda: link._credentials.held.headers["Authorization"][-3:] == "new")
+        server.known = "new"
+        await rotated.get(link)
+    assert server.refused == 0
 
 
 async def test_what_is_wrong_is_said_without_secrets(tmp_path: Path) -> None:
