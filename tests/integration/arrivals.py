@@ -1,13 +1,13 @@
 """Gangs that keep coming, so that there is something to bind at any moment."""
 
+import itertools
 import time
 from collections.abc import Sequence
-from threading import Event, Thread
 from typing import Any
 
 import urllib3
 
-from tests.integration import daemons
+from tests.integration import background, daemons
 from vscheduler.sandbox import client, errors
 
 GROUPS = "/apis/scheduling.volcano.sh/v1beta1/namespaces/{}/podgroups"
@@ -17,40 +17,22 @@ AGAIN_SECONDS = 0.1
 AGAIN_MAX = 600
 
 
-class Arrivals:
-    """A thread that makes one gang after another, in turn for each of these schedulers.
+class Arrivals(background.Background):
+    """Makes one gang after another, in turn for each of these schedulers.
 
     The pods of a scheduler are in a namespace that is called like it.
     """
 
     def __init__(self, api: client.Client, schedulers: Sequence[str], *, pause: float) -> None:
+        super().__init__(self._launch, pause=pause)
         self._api = api
         self._schedulers = schedulers
-        self._pause = pause
-        self._ended = Event()
-        self._problems: list[Exception] = []
-        self._thread = Thread(target=self._run)
+        self._numbers = itertools.count()
 
-    def start(self) -> None:
-        """Begin."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """The gang that is being made is made whole; then nothing more comes."""
-        self._ended.set()
-        self._thread.join()
-        assert self._problems == []
-
-    def _run(self) -> None:
-        number = 0
-        try:
-            while not self._ended.is_set():
-                for scheduler in self._schedulers:
-                    launch(self._api, scheduler, f"gang-{number}")
-                number += 1
-                self._ended.wait(self._pause)
-        except (errors.SandboxError, urllib3.exceptions.HTTPError) as error:
-            self._problems.append(error)
+    def _launch(self) -> None:
+        number = next(self._numbers)
+        for scheduler in self._schedulers:
+            launch(self._api, scheduler, f"gang-{number}")
 
 
 def launch(api: client.Client, scheduler: str, name: str, size: int = GANG_SIZE) -> None:

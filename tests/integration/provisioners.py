@@ -6,10 +6,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from threading import Event, Thread
 from typing import Any
 
-from tests.integration import daemons
+from tests.integration import background, daemons
 from vscheduler.mirror import paths
 from vscheduler.sandbox import client, control_plane, errors
 
@@ -41,33 +40,17 @@ class Behaviour:
     """Claims and nodes that were handed back: `claim node`."""
 
 
-class Provisioner:
-    """Makes a volume for each claim whose node is selected; one thread."""
+class Provisioner(background.Background):
+    """Makes a volume for each claim whose node is selected."""
 
     def __init__(self, api: client.Client, behaviour: Behaviour) -> None:
+        super().__init__(self._look_at_all, pause=POLL_SECONDS)
         self._api = api
         self._behaviour = behaviour
-        self._ended = Event()
-        self._problems: list[Exception] = []
-        self._thread = Thread(target=self._run)
 
-    def start(self) -> None:
-        """Begin."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Finish what is under way."""
-        self._ended.set()
-        self._thread.join()
-        assert self._problems == []
-
-    def _run(self) -> None:
-        try:
-            while not self._ended.wait(POLL_SECONDS):
-                for claim in self._api.list(paths.CLAIMS.within(NAMESPACE)):
-                    self._look(claim)
-        except Exception as error:  # noqa: BLE001 - told when it is stopped
-            self._problems.append(error)
+    def _look_at_all(self) -> None:
+        for claim in self._api.list(paths.CLAIMS.within(NAMESPACE)):
+            self._look(claim)
 
     def _look(self, claim: client.Object) -> None:
         metadata, known = claim["metadata"], claim["metadata"].get("annotations", {})

@@ -43,7 +43,7 @@ class VolumeRequests:
         self._failed: backoff.Backoff[str] = backoff.Backoff(growth)
         self._refused: dict[str, str] = {}
         self._overlooked: set[str] = set()
-        """Objects with a call under way that a later cycle has decided on: its change isn't sent."""
+        """Objects with a call under way for which a later cycle decided what isn't sent."""
         self._observe = observe
         self._changed = changed
         mirror.requests.clear()  # an earlier session doesn't wait for its calls any more
