@@ -116,11 +116,13 @@ def is_whole(cluster: control_plane.ControlPlane, size: int) -> bool:
     return len(daemons.nodes_of(cluster)) == size
 
 
-def every_position(killed: Killed, ways: Sequence[str], classes: Sequence[str]) -> list[str]:
-    """The writes at which daemons were killed, one after the other."""
+def every_position(
+    killed: Killed, ways: Callable[[int], Sequence[str]], classes: Sequence[str]
+) -> list[str]:
+    """The writes at which daemons were killed, one after the other, in these ways at a position."""
     lines = []
     for position in range(1, POSITIONS_MAX):
-        found = [killed(position, way, classes) for way in ways]
+        found = [killed(position, way, classes) for way in ways(position)]
         lines += found
         if not all(found):
             return lines
@@ -133,16 +135,29 @@ def tell(lines: Sequence[str]) -> None:
         sys.stdout.write(f"killed at {line.partition('?')[0]}\n")
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_a_daemon_that_is_killed_at_any_write_has_a_successor(killed: Killed, way: str) -> None:
-    """Two claims that are provisioned, and a local volume."""
-    lines = every_position(killed, [way], CLASSES)
+def in_turn(position: int) -> Sequence[str]:
+    """One way at each write."""
+    return (WAYS[position % len(WAYS)],)
+
+
+def all_ways(_position: int) -> Sequence[str]:
+    """Both at each write."""
+    return WAYS
+
+
+@pytest.mark.parametrize(
+    ("ways", "classes"),
+    [
+        pytest.param(in_turn, (provisioners.SLOW, provisioners.LOCAL), id="two"),
+        pytest.param(all_ways, CLASSES, id="three", marks=pytest.mark.at_length),
+        pytest.param(all_ways, LONG, id="eight", marks=pytest.mark.at_length),
+    ],
+)
+def test_a_daemon_that_is_killed_at_any_write_has_a_successor(
+    killed: Killed, ways: Callable[[int], Sequence[str]], classes: Sequence[str]
+) -> None:
+    """It starts the gang, and nothing is left over."""
+    lines = every_position(killed, ways, classes)
     tell(lines)
     for kind in ("persistentvolumeclaims", "persistentvolumes", "binding"):
         assert any(kind in line for line in lines), kind
-
-
-@pytest.mark.at_length
-def test_a_gang_of_eight_is_started_whichever_write_is_the_last(killed: Killed) -> None:
-    """Both ways at each write, with claims of all kinds."""
-    tell(every_position(killed, WAYS, LONG))
