@@ -9,12 +9,12 @@ JOBS ?= 4
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test test-alerts test-faults simulate mutants test-worlds test-oracle lint bench bench-core \
-	bench-gangs binaries lock clean
+	bench-gangs binaries helm lock clean
 
 demo: $(READY)  ## run a real control plane on this machine, with tenants, gangs and the scheduler
 	$(BIN)/vscheduler demo
 
-test: lint binaries test-alerts  ## check style, types and layers, and run every test from unit to integration
+test: lint binaries helm test-alerts  ## check style, types and layers, and run every test from unit to integration
 	$(BIN)/pytest --numprocesses=$(JOBS) --dist=worksteal
 
 test-alerts: $(READY)  ## check alert rules and dashboard queries with promtool, which is built if it isn't found
@@ -30,7 +30,7 @@ test-faults: binaries  ## run the races and takeovers of make test with many mor
 	$(BIN)/pytest --numprocesses=$(JOBS) --dist=worksteal --at-length -m at_length \
 		tests/integration/test_daemon.py tests/integration/test_fair_shares.py \
 		tests/integration/test_rotation.py tests/integration/test_silent_watches.py \
-		tests/simulation/test_seeds.py
+		tests/integration/test_volumes_killed.py tests/simulation/test_seeds.py
 
 simulate: $(READY)  ## run the whole daemon in a simulated world with faults; SEED=17 HOURS=1
 	$(BIN)/python -m tests.simulation $(or $(SEED),1) --hours $(or $(HOURS),1)
@@ -62,6 +62,9 @@ bench-gangs: binaries  ## count the random gangs that start, beside kube-schedul
 
 binaries: $(READY)  ## find or build etcd, kube-apiserver and the other binaries, and cache them
 	$(BIN)/python -m vscheduler.sandbox build
+
+helm: $(READY)  ## find or build helm, which the tests of the chart use
+	$(BIN)/python -m tests.chart
 
 $(READY): requirements-dev.lock pyproject.toml
 	@echo "setting up $(VENV) (once; about half a minute)"

@@ -43,6 +43,10 @@ ELSEWHERE: Mapping[str, str] = {
     "docker push registry.example.com/vscheduler:0.1.0": (
         f"{INTEGRATION}test_image.py::test_the_image_schedules"
     ),
+    "helm install vscheduler charts/vscheduler --namespace volcano-system --create-namespace "
+    "--set image.repository=registry.example.com/vscheduler": (
+        f"{INTEGRATION}test_helm.py::test_the_chart_is_installed_changed_and_removed"
+    ),
     "kubectl apply -n monitoring -f manifests/monitoring/": (
         f"{INTEGRATION}test_manifests.py::test_the_api_server_takes_everything"
     ),

