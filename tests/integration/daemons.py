@@ -23,7 +23,7 @@ LEASES = "/apis/coordination.k8s.io/v1/namespaces/volcano-system/leases"
 ALONE = "--leader-elect=false"
 """For who follows one that was killed: it doesn't wait for that one's Lease."""
 
-PATIENCE_SECONDS = 40.0
+PATIENCE_SECONDS = 120.0
 PROGRAM = (sys.executable, "-m", "vscheduler")
 
 

@@ -17,7 +17,7 @@ from vscheduler.sandbox import binaries, control_plane
 NAMESPACE = "volcano-system"
 LEASE = "contested"
 PATH = f"{daemons.LEASES}/{LEASE}"
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 120.0
 SHORT = election_settings.Timing(
     duration_seconds=3.0, renew_deadline_seconds=2.0, retry_period_seconds=0.5
 )

@@ -24,7 +24,7 @@ COLLECTIONS = {
     "ValidatingAdmissionPolicy": f"{POLICY}ies",
     "ValidatingAdmissionPolicyBinding": f"{POLICY}ybindings",
 }
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 120.0
 
 
 def documents(file: str, name: str = NAME) -> list[dict[str, Any]]:

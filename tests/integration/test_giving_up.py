@@ -24,7 +24,7 @@ QUICK = (
     "--leader-elect-renew-deadline=4s",
     "--leader-elect-retry-period=1s",
 )
-PATIENCE_SECONDS = 90.0
+PATIENCE_SECONDS = 120.0
 
 
 @dataclass

@@ -11,7 +11,7 @@ import pytest
 from tests.integration import daemons, test_auto_groups, test_queue_commands, test_tenants
 from vscheduler.sandbox import control_plane
 
-PATIENCE_SECONDS = 40.0
+PATIENCE_SECONDS = 120.0
 WAITS = {
     "type": "Unschedulable",
     "status": "True",

@@ -19,7 +19,7 @@ from vscheduler.sandbox import client, control_plane
 DEFINITION = (
     "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/podgroups.scheduling.volcano.sh"
 )
-PATIENCE_SECONDS = 40.0
+PATIENCE_SECONDS = 120.0
 WHY = "25 of 75 usable CPU: weight 1 of 3 that want more"
 FIGURES = {
     "allocated": {"cpu": "24", "memory": "96Gi"},

@@ -155,7 +155,7 @@ async def test_changes_that_come_soon_after_others_are_read_together(serve: Serv
     pace = replace(FAST, gather_seconds=1)
     async with following(serve, Script([a_list(), chunks]), pace) as (_, batches):
         assert flat(batches)[1] == ("ADDED", "n0")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(40):
             while len(flat(batches)) < 9:  # noqa: ASYNC110 - the sink is a list
                 await asyncio.sleep(0.01)
         assert flat(batches)[1:] == [("ADDED", f"n{number}") for number in range(8)]

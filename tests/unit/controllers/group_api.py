@@ -256,7 +256,7 @@ class World:
 
     async def rest(self, seconds: float = 0.15) -> None:
         """Until for some time no call was made."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(40):
             before = -1
             while before != (before := len(self.server.calls)):  # noqa: ASYNC110 - nobody tells
                 await asyncio.sleep(seconds)
@@ -328,6 +328,6 @@ async def world(
 
 async def until(done: Callable[[], object]) -> None:
     """Wait until something is so."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(40):
         while not done():  # noqa: ASYNC110 - of what is waited for nobody tells
             await asyncio.sleep(0.005)

@@ -179,7 +179,7 @@ async def operating(
 
 async def until(done: Callable[[], object]) -> None:
     """Wait until it is so."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(40):
         while not done():  # noqa: ASYNC110 - of what happens in a thread nobody tells
             await asyncio.sleep(0.01)
 
@@ -316,7 +316,7 @@ async def test_a_kopf_that_hangs_does_not_answer(
 
     def hang() -> aiohttp.ClientSession:
         inside.set()
-        go.wait(20)
+        go.wait(40)
         return open_session()
 
     async def answers() -> bool:
@@ -331,7 +331,7 @@ async def test_a_kopf_that_hangs_does_not_answer(
         await answers()  # to a question of before
         assert not await answers()
         go.set()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(40):
             while not await answers():
                 pass
     assert cluster.heartbeat.mark() is None

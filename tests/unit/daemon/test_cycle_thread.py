@@ -86,7 +86,7 @@ async def test_who_is_cancelled_does_not_wait_and_the_cycle_is_still_noted(
 
     def hang() -> bool:
         begun.set()
-        return go.wait(20)
+        return go.wait(40)
 
     task = asyncio.create_task(thread.run(hang))
     assert await asyncio.to_thread(begun.wait, 20)
@@ -95,7 +95,7 @@ async def test_who_is_cancelled_does_not_wait_and_the_cycle_is_still_noted(
     assert task.cancelled()
     assert cycles.oldest() == 1
     go.set()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(40):
         while cycles.oldest() is not None:  # noqa: ASYNC110 - a thread tells nobody
             await asyncio.sleep(0.01)
 
@@ -128,7 +128,7 @@ BLOCKED_SECONDS = 0.05
 async def test_a_loop_that_is_free_is_looked_at_again_and_again() -> None:
     """Once in every tick, for as long as the block lasts."""
     found: list[float] = []
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(40):
         with cycle_thread.noting_loop_lag(found.append):
             while len(found) < 3:  # noqa: ASYNC110 - what is waited for is a list
                 await asyncio.sleep(cycle_thread.LAG_TICK_SECONDS)

@@ -63,7 +63,7 @@ async def followed(serve: Serve) -> AsyncIterator[Followed]:
 
     mirror = state.Mirror(state.Options(scheduler_names=("vscheduler",)))
     made = Followed(informers.Informers(await serve(answer), KINDS, mirror.read, sink))
-    async with asyncio.timeout(20), made.group:
+    async with asyncio.timeout(40), made.group:
         made.following.start(made.group)
         await worlds.until(made.is_watched)
         yield made
@@ -146,7 +146,7 @@ async def refused(
     mirror = state.Mirror(state.Options(scheduler_names=("vscheduler",)))
     kinds = (events.Kind.POD, events.Kind.BUDGET)
     made = informers.Informers(await serve(answer), kinds, mirror.read, lambda _: None)
-    async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(40), asyncio.TaskGroup() as group:
         made.start(group)
         yield made, refusals
         made.stop()
@@ -287,7 +287,7 @@ async def test_it_returns_when_every_pod_is_seen_as_new(serve: Serve) -> None:
     await asyncio.sleep(0.05)
     assert not waiting.done()
     mirror.apply(manifests.event_of(manifests.pod("b", version=11)))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(40):
         await waiting
     assert server.queries[0]["fieldSelector"].startswith("spec.schedulerName=vscheduler,")
 
@@ -300,7 +300,7 @@ async def test_a_pod_that_is_gone_before_a_watch_shows_it_holds_nobody_up(serve:
     )
     await worlds.until(lambda: server.queries)
     server.versions.clear()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(40):
         await waiting
     assert len(server.queries) >= 2
 
@@ -309,7 +309,7 @@ async def test_errors_are_waited_out_and_names_are_asked_for_in_turn(serve: Serv
     """No list, no beginning."""
     server = Server()
     server.failures = 2
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(40):
         await informers.catch_up(await serve(server.answer), manifests.mirror(), ["a", "b"], nobody)
     names = [query["fieldSelector"].split(",")[0] for query in server.queries]
     assert names == ["spec.schedulerName=a"] * 3 + ["spec.schedulerName=b"]
@@ -332,7 +332,7 @@ async def test_versions_are_compared_as_numbers(
         )
     done = False
     with suppress(TimeoutError):
-        async with asyncio.timeout(5 if enough else 0.3):
+        async with asyncio.timeout(40 if enough else 0.3):
             await informers.catch_up(await serve(server.answer), mirror, ["vscheduler"], nobody)
             done = True
     assert done is enough
@@ -349,6 +349,6 @@ async def test_a_watch_that_the_list_has_overtaken_is_told_of(serve: Serve) -> N
         told.append(server.failures)
         mirror.apply(manifests.event_of(manifests.pod("a", version=5)))
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(40):
         await informers.catch_up(await serve(server.answer), mirror, ["vscheduler"], overtake)
     assert told == [0]

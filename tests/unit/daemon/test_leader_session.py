@@ -322,7 +322,7 @@ async def test_a_cycle_that_comes_back_when_this_instance_has_given_up_commits_n
     def hang(*arguments: Any) -> decisions.CycleResult:
         if not inside.is_set():
             inside.set()
-            go.wait(20)
+            go.wait(40)
         return run_cycle(*arguments)
 
     async with half(serve, "vscheduler") as made:

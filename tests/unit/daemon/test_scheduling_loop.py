@@ -84,7 +84,7 @@ async def test_a_gang_of_which_a_pod_went_while_the_cycle_ran_is_not_bound(serve
         def execute(self, session: working.Session) -> None:
             super().execute(session)
             decided.set()
-            assert seen.wait(5)
+            assert seen.wait(40)
 
     documents = pictures.documents(TWO_GANGS)
     (victim,) = [each for each in documents if each["metadata"]["name"] == "whole-2"]
@@ -195,7 +195,7 @@ async def test_a_change_between_two_parts_of_a_round_is_seen_by_all(serve: Serve
             self.cycles.append(1)
             if len(self.cycles) == 2:
                 second.set()
-                assert seen.wait(5)
+                assert seen.wait(40)
             super().execute(session)
 
     giants = "\n".join(f"job default/giant{number} min=1 cpu=16 -" for number in range(5))

@@ -139,7 +139,7 @@ async def test_nothing_is_evicted_for_a_pod_that_went_meanwhile(
     def slow(self: reclaim.Reclaim, session: working.Session) -> None:
         execute(self, session)
         decided.set()
-        assert seen.wait(5)
+        assert seen.wait(40)
 
     monkeypatch.setattr(reclaim.Reclaim, "execute", slow)
     async with worlds.world(serve, BORROWED, tree=RECLAIM) as made:

@@ -49,7 +49,7 @@ class Pauser:
             def execute(self, session: working.Session) -> None:
                 super().execute(session)
                 outer.decided.set()
-                assert outer.seen.wait(5)
+                assert outer.seen.wait(40)
 
         self.action = Slow
 

@@ -180,7 +180,7 @@ async def test_nothing_is_asked_for_a_job_that_lost_a_pod_during_the_cycle(serve
         def execute(self, session: working.Session) -> None:
             super().execute(session)
             decided.set()
-            assert seen.wait(5)
+            assert seen.wait(40)
 
     documents = with_claims()
     (victim,) = [each for each in documents if each["metadata"]["name"] == "train-1"]

@@ -75,7 +75,7 @@ async def done(request: asyncio.Task[aiohttp.ClientResponse]) -> int:
 
 async def until(it_is_so: Callable[[], bool]) -> None:
     """Wait until something is so."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(40):
         while not it_is_so():  # noqa: ASYNC110 - of what is waited for nobody tells
             await asyncio.sleep(0.01)
 

@@ -88,7 +88,7 @@ async def test_what_is_refused_is_sent_again_with_new_credentials(
         await rotated.get(link)
         server.known = "new"
         write("new")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(40):
             await ask(link)
         refused = server.refused
         await rotated.get(link)

@@ -212,7 +212,7 @@ async def send(made: http_pool.HttpPool, path: str = "/a") -> http_pool.Answer:
 
 async def until(server: Listener, closed: int) -> None:
     """Wait until so many connections have ended."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(40):
         while sum(writer.is_closing() for writer in server.writers) < closed:  # noqa: ASYNC110
             await asyncio.sleep(0.001)
 
@@ -298,7 +298,7 @@ async def test_closing_breaks_what_is_under_way(
     made = channels_to(server, opened)
     listener.answer = PLAIN[:-1]
     request = asyncio.create_task(send(made))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(40):
         while not listener.got:  # noqa: ASYNC110 - the listener tells nobody
             await asyncio.sleep(0.001)
     made.close()

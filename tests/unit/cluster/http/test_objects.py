@@ -58,7 +58,7 @@ async def test_an_object_that_is_too_large_for_a_page_is_the_end_of_a_list(
     server = Listed(10, 3000)
     link = await serve(server.answer)
     with pytest.raises(connection.Unavailable) as told:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(40):
             await objects.list_all(link, THINGS, {})
     assert told.value.reason == responses.TOO_LARGE
     assert [limit for _, limit in server.asked] == ["500", "62", "7", "1", "1"]

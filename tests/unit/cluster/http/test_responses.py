@@ -167,7 +167,7 @@ async def test_what_is_no_answer_is_none(ask: Ask, answer: bytes) -> None:
     """Nothing else than our error comes of it, if any."""
     async with raw(answer) as link:
         try:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(40):
                 await ask(link)
         except connection.ApiError:
             pass

@@ -86,7 +86,7 @@ class Desk:
 
     async def settle(self) -> None:
         """Until nothing waits, rests included."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(40):
             while self.reporter._coalescing._busy:  # noqa: ASYNC110 - of its end nobody tells
                 await asyncio.sleep(0.005)
 
@@ -358,7 +358,7 @@ async def test_nothing_is_written_that_may_not_be_committed(serve: Serve) -> Non
         await asyncio.sleep(0.1)
         assert (made.looked, made.patches) == (0, [])
         made.may_commit = True
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(40):
             while not made.patches:  # noqa: ASYNC110 - nobody tells
                 await asyncio.sleep(0.01)
         assert len(made.patches) == 1
@@ -371,7 +371,7 @@ async def test_leave_that_ends_while_the_queue_is_read_keeps_it_from_being_writt
     async with desk(serve) as made:
         made.may_commit = Ending(1)
         made.report(FIGURES)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(40):
             while made.may_commit.left >= 0:  # noqa: ASYNC110 - nobody tells
                 await asyncio.sleep(0.01)
         await asyncio.sleep(0.1)

@@ -284,7 +284,7 @@ async def test_a_group_that_starts_is_written_to_once(
         await asyncio.sleep(0.05)
         assert made.group_bodies() == []
         made.report(RUNS)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(40):
             while not made.group_bodies():  # noqa: ASYNC110 - nobody tells
                 await asyncio.sleep(0.01)
         await asyncio.sleep(0.4)

@@ -26,7 +26,7 @@ async def test_what_was_forbidden_is_written_once_it_is_allowed(
     codes = [403, 401, 403]
     async with desk(serve, lambda _: codes.pop() if codes else 200) as made:
         made.report(WAITS)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(40):
             while made.written["pod", "written"] + made.written["podgroup", "written"] < 3:  # noqa: ASYNC110 - nobody tells
                 await asyncio.sleep(0.01)
         assert {code for _, code in made.written} == {"forbidden", "written"}

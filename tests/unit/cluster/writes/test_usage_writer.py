@@ -67,7 +67,7 @@ class Desk:
 
     async def has_sent(self, *rates: float) -> None:
         """Wait until these were sent, in this order, and see that nothing follows."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(40):
             while self.rates() != list(rates):
                 await self.next_call()
         await asyncio.sleep(3 * SPACING_SECONDS)
@@ -77,7 +77,7 @@ class Desk:
     async def is_sending(self, rate: float) -> None:
         """Wait until this is with the server, which doesn't answer yet."""
         assert self.hold is not None
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(40):
             while self.rates()[-1:] != [rate]:
                 await self.next_call()
 
@@ -282,7 +282,7 @@ async def test_leave_that_ends_while_a_call_is_prepared_keeps_it_from_being_sent
     async with desk(serve) as made:
         made.may_commit = Ending(1)
         made.report(used(1.0))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(40):
             while made.may_commit.left >= 0:  # noqa: ASYNC110 - nobody tells
                 await asyncio.sleep(0.01)
         await asyncio.wait_for(made.queue.wait_until_quiet(), 20)

@@ -199,7 +199,7 @@ async def test_a_call_that_raises_ends_no_worker() -> None:
         queue.put(lane, fail)
     queue.put(write_queue.WritePriority.EVENT, note)
     task = asyncio.create_task(queue.run())
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(40):
         await made.wait()
         await queue.wait_until_quiet()
     assert counts == ["call"] * len(write_queue.WritePriority)
@@ -214,7 +214,7 @@ async def test_an_outbox_writes_the_newest_and_not_too_often() -> None:
     seen: list[int] = []
 
     async def until(numbers: list[int]) -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(40):
             while seen != numbers:  # noqa: ASYNC110 - nobody tells
                 await asyncio.sleep(0.005)
 
@@ -247,7 +247,7 @@ async def test_what_may_wait_is_written_after_a_rest_or_not_at_all() -> None:
     box.offer("a", noting("a", seen))
     await asyncio.sleep(0.05)
     assert seen == []
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(40):
         while len(seen) < 2:  # noqa: ASYNC110 - nobody tells
             await asyncio.sleep(0.005)
     assert sorted(seen) == ["a", "b"]
@@ -288,7 +288,7 @@ async def test_a_write_that_raises_is_made_again_later_and_later() -> None:
     task = asyncio.create_task(queue.run())
     box.offer("bad", write)
     box.offer("good", noting("good", seen))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(40):
         while len(seen) < 2:  # noqa: ASYNC110 - nobody tells
             await asyncio.sleep(0.005)
     assert seen == ["good", "bad"]

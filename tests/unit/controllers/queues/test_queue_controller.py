@@ -58,7 +58,7 @@ async def keeping(
 
 async def until(done: Callable[[], object]) -> None:
     """Wait until it is so."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(40):
         while not done():  # noqa: ASYNC110 - of what happens in the server nobody tells
             await asyncio.sleep(0.002)
 
@@ -66,7 +66,7 @@ async def until(done: Callable[[], object]) -> None:
 async def rest(server: queue_api.Server) -> None:
     """Wait until nothing more is written."""
     before = -1
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(40):
         while before != len(server.writes):
             before = len(server.writes)
             await asyncio.sleep(0.05)

@@ -86,11 +86,11 @@ def test_a_cycle_that_runs_says_where_it_is() -> None:
     def hang_in_here() -> None:
         cycles.begun(number)
         inside.set()
-        go.wait(20)
+        go.wait(40)
 
     thread = threading.Thread(target=hang_in_here)
     thread.start()
-    assert inside.wait(20)
+    assert inside.wait(40)
     where = cycles.where()["where"]
     go.set()
     thread.join()

@@ -281,7 +281,7 @@ async def test_calls_of_which_none_ends_are_told() -> None:
     calls.put(write_queue.WritePriority.BIND, wait)
     marks = [check.mark()]
     calls.put(write_queue.WritePriority.STATUS, end)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(40):
         while check.mark() == marks[0]:  # noqa: ASYNC110 - nobody tells
             await asyncio.sleep(0.01)
     marks.append(check.mark())
@@ -335,7 +335,7 @@ async def test_a_watch_that_hears_nothing_and_tries_nothing_is_told(serve: Serve
     begun = check.mark()
 
     async def changes(before: object) -> object:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(40):
             while check.mark() == before:  # noqa: ASYNC110 - nobody tells
                 await asyncio.sleep(0.005)
         return check.mark()
@@ -352,7 +352,7 @@ async def test_a_watch_that_hears_nothing_and_tries_nothing_is_told(serve: Serve
     assert await changes(quiet) is not None
     refusing.append(True)
     lines.put_nowait(b"")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(40):
         while check.mark() is not None:  # noqa: ASYNC110 - nobody tells
             await asyncio.sleep(0.005)
     assert getattr(watch.problem, "status", None) == 403
