@@ -54,6 +54,9 @@ BEHIND_PATIENCE_SECONDS = 1.0
 
 LIST_RETRY_SECONDS = 0.5
 
+CLOSED = "the handler is closed"
+"""uvloop's error for a connection that was closed meanwhile."""
+
 
 class Codec:
     """The reflector's codec for a kind.
@@ -100,9 +103,15 @@ def report_object_error(
 def report_callback_error(
     failures: containment.Failures, loop: asyncio.AbstractEventLoop, context: dict[str, Any]
 ) -> None:
-    """Report an exception in an event loop callback, or in a task that is never awaited."""
+    """Report an exception in an event loop callback, or in a task that is never awaited.
+
+    A connection that breaks while it is being closed is no failure of any work: uvloop raises
+    RuntimeError where asyncio raises OSError, which it reports to nobody.
+    """
     error = context.get("exception")
-    if isinstance(error, Exception):
+    if isinstance(error, RuntimeError) and CLOSED in str(error) and "transport" in context:
+        log.debug("connection.closed", message=str(error))
+    elif isinstance(error, Exception):
         failures.failed("event loop", context.get("message", ""), error)
     else:
         loop.default_exception_handler(context)

@@ -14,6 +14,7 @@ from tests import answers
 from tests.unit.cluster.conftest import Serve
 from tests.unit.daemon import worlds
 from tests.unit.mirror import manifests
+from vscheduler import containment
 from vscheduler.cluster import reflector
 from vscheduler.daemon import health, informers, watched_kinds
 from vscheduler.mirror import state
@@ -21,6 +22,7 @@ from vscheduler.mirror.decode import events
 from vscheduler.mirror.index import entries
 
 KINDS = (events.Kind.POD, events.Kind.QUEUE)
+CLOSED = "the handler is closed"
 
 
 @dataclass
@@ -352,3 +354,18 @@ async def test_a_watch_that_the_list_has_overtaken_is_told_of(serve: Serve) -> N
     async with asyncio.timeout(40):
         await informers.catch_up(await serve(server.answer), mirror, ["vscheduler"], overtake)
     assert told == [0]
+
+
+@pytest.mark.contains_failures
+async def test_a_connection_that_breaks_while_it_is_closed_is_no_failure() -> None:
+    """The event loop reports it as an error of its own; any other error of a callback counts."""
+    counted: list[str] = []
+    failures = containment.Failures(counted.append)
+    loop = asyncio.get_running_loop()
+    closed = RuntimeError("unable to perform operation on <TCPTransport closed=True>; " + CLOSED)
+    told = {"message": "Fatal error on SSL protocol", "transport": object()}
+    informers.report_callback_error(failures, loop, {**told, "exception": closed})
+    assert counted == []
+    informers.report_callback_error(failures, loop, {**told, "exception": RuntimeError("other")})
+    informers.report_callback_error(failures, loop, {"message": "", "exception": closed})
+    assert counted == ["event loop", "event loop"]
