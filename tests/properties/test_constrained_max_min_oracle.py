@@ -12,7 +12,9 @@ from vscheduler.core.fair_share import constrained_max_min, share_arithmetic
 CASES = 1000
 
 
-@pytest.mark.parametrize("part", range(10))
+@pytest.mark.parametrize(
+    "part", [*range(4), *(pytest.param(each, marks=pytest.mark.at_length) for each in range(4, 10))]
+)
 def test_linear_programs_give_the_same(part: int) -> None:
     """1,000 random cases in ten parts; every other has two resources."""
     chance = random.Random(part)
