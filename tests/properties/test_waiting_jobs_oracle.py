@@ -1,16 +1,19 @@
 """What is kept and shared of waiting jobs, against deciding anew about each of them."""
 
 import dataclasses
+import random
 
 import pytest
 
-from tests import running
+from tests import pictures, running
 from tests.properties.worlds import histories
 from vscheduler.core import cycle
 from vscheduler.core.config import policy
 from vscheduler.core.model import decisions, jobs, snapshot
 from vscheduler.core.placement import explanations
 from vscheduler.core.session import job_likeness, session
+from vscheduler.mirror import state
+from vscheduler.mirror.decode import events
 
 CYCLES = 8
 
@@ -72,3 +75,49 @@ def test_nothing_kept_of_waiting_jobs_changes_a_result(configuration: str) -> No
     plan = histories.Plan(seed=1, configuration=configuration, cycles=CYCLES)
     histories.live(plan, (), compared.run)
     assert compared.kept > 0
+
+
+AROUND = """
+    node n1 cpu=8   node n2 cpu=8
+    queue q   queue r
+    job r/there min=1 cpu=2 n1*4 n2*4
+    job q/admitted min=1 cpu=5 minresources=cpu:5 phase=Inqueue -
+    job q/pair min=2 cpu=4 phase=Inqueue - -
+    job q/twin min=2 cpu=4 phase=Inqueue - -
+    job q/pending min=1 cpu=7 minresources=cpu:7 phase=Pending -
+    """
+STEPS = 25
+
+
+def shown_to(mirror: state.Mirror, document: running.Document) -> None:
+    """Show the Mirror one object as it is now."""
+    kind = events.kind_of(document)
+    assert kind is not None
+    mirror.apply(events.convert(kind, document))
+
+
+def test_statuses_follow_what_changes_around_a_job() -> None:
+    """Pods of others end and come back, time passes, rules change; the waiting jobs never do."""
+    mirror = state.Mirror(state.Options(scheduler_names=(pictures.SCHEDULER,)))
+    documents = pictures.documents(AROUND)
+    for document in documents:
+        shown_to(mirror, document)
+    others = [each for each in documents if each["metadata"]["name"].startswith("there-")]
+    ways = [
+        running.policy_of({"actions": "enqueue, allocate", "tiers": running.TREE["tiers"], **way})
+        for way in ({}, {"compatibility": "volcano"})
+    ]
+    chance, compared = random.Random(7), Compared()
+    carried, now, seen = snapshot.FRESH, pictures.NOW.timestamp(), set[object]()
+    for _ in range(STEPS):
+        pod = chance.choice(others)
+        pod["status"] = {"phase": chance.choice(("Running", "Succeeded"))}
+        shown_to(mirror, pod)
+        now += chance.choice((0.0, 100.0, 400.0))
+        result = compared.run(mirror.snapshot(now, carried), chance.choice(ways))
+        carried = result.carried
+        seen |= {
+            (each.job, each.phase, each.reason and each.reason.holes) for each in result.groups
+        }
+    assert compared.kept > 0
+    assert len(seen) > 2 * len(result.groups)
