@@ -108,3 +108,87 @@ def test_a_class_that_evictions_help_is_searched_for_after_one_in_vain() -> None
     result = running.run(pictures.documents(SURPLUS), RECLAIM)
     assert [evict.beneficiary for evict in result.evicts] == ["default/fits"] * len(result.evicts)
     assert result.evicts
+
+
+IN_VAIN = """
+    queue poor weight=4   queue rich   queue other reclaimable=false
+    node n9 cpu=10   job other/stays min=1 cpu=10 n9   job poor/ahuge min=1 cpu=9 -
+    """
+"""The first job would fit on a node whose pod stays."""
+
+BEHIND = {
+    "a pod that leaves, and one above the minimum": """
+        node n0 cpu=8   node n1 cpu=8
+        job rich/goes min=1 cpu=2 ~n0   job other/half min=1 cpu=4 n0
+        job rich/gang min=1 cpu=2 n0 n1   job rich/rest min=3 cpu=2 n1*3
+        job poor/fits min=1 cpu=4 -
+        """,
+    "a gang of twice what is lacking": """
+        node n0 cpu=8   node n1 cpu=8
+        job rich/gang min=4 cpu=2 n0*4   job rich/rest min=4 cpu=2 n1*4
+        job poor/fits min=2 cpu=2 - -
+        """,
+    "a gang that is too large for the job before": """
+        node n0 cpu=8   node n1 cpu=8
+        job rich/gang min=4 cpu=2 n0*4   job rich/rest min=4 cpu=2 n1*4
+        job poor/bsmall min=1 cpu=2 -    job poor/fits min=2 cpu=2 - -
+        """,
+    "a gang that is small enough once it has lost a pod": """
+        node n0 cpu=8   node n1 cpu=8
+        job rich/gang min=3 cpu=2 n0*4   job rich/rest min=4 cpu=2 n1*4
+        job poor/fits min=1 cpu=3 -
+        """,
+    "a gang that is large only in what is not lacking": """
+        node n0 cpu=8 memory=4   node n1 cpu=8 memory=4   node n2 cpu=8 memory=4
+        job rich/gang min=4 cpu=2 memory=1 n0*4   job rich/rest min=4 cpu=2 memory=1 n1*4
+        job other/half min=1 cpu=4 memory=4 n2
+        job poor/fits min=1 cpu=2 memory=4 -
+        """,
+    "other nodes than the job before": """
+        node n0 cpu=8 label=zone=a   node n1 cpu=8 label=zone=b
+        job rich/gang min=4 cpu=2 n0*4   job rich/many min=1 cpu=2 n1*4
+        job poor/bzone min=1 cpu=3 select=zone=a -   job poor/fits min=1 cpu=3 select=zone=b -
+        """,
+    "other resources than the job before": """
+        node n0 cpu=8 memory=8   node n1 cpu=8 memory=8
+        job rich/gang min=1 cpu=1 memory=4 n0 n0 n1 n1
+        job poor/bcpu min=1 cpu=8 -   job poor/fits min=1 cpu=1 memory=4 -
+        """,
+}
+
+
+@pytest.mark.parametrize("patterns_max", [claim_bounds.PATTERNS_MAX, 1])
+@pytest.mark.parametrize("way", BEHIND)
+def test_a_job_behind_one_in_vain_finds_its_victims(
+    way: str, patterns_max: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Just enough could be free: a lower bound would leave the job out."""
+    monkeypatch.setattr(claim_bounds, "PATTERNS_MAX", patterns_max)
+    result = running.run(pictures.documents(IN_VAIN + BEHIND[way]), RECLAIM)
+    assert {evict.beneficiary for evict in result.evicts} == {"default/fits"}
+    assert result.work["bounded"]
+
+
+def configured(whole_gangs: str) -> running.Tree:
+    """RECLAIM with this value of wholeGangs."""
+    arguments = {"reclaim.wholeGangs": whole_gangs}
+    return {**RECLAIM, "configurations": [{"name": "reclaim", "arguments": arguments}]}
+
+
+def test_gangs_of_any_size_may_go_if_the_configuration_says_so() -> None:
+    """The bounds have no limit for their size, either."""
+    gangs = """
+        node n0 cpu=8   node n1 cpu=8
+        job rich/gang min=4 cpu=2 n0*4   job rich/rest min=4 cpu=2 n1*4
+        job poor/fits min=1 cpu=2 -
+        """
+    documents = pictures.documents(IN_VAIN + gangs)
+    assert not running.run(documents, RECLAIM).evicts
+    assert running.run(documents, configured("always")).evicts
+
+
+def test_pods_above_a_minimum_go_even_if_no_gang_may() -> None:
+    """The bounds count these pods by themselves."""
+    picture = IN_VAIN + BEHIND["a pod that leaves, and one above the minimum"]
+    result = running.run(pictures.documents(picture), configured("never"))
+    assert {evict.beneficiary for evict in result.evicts} == {"default/fits"}

@@ -4,11 +4,11 @@ Most pods that find no node pass and fail the same filters as many others, and d
 requests only. What such pods have in common is worked out once.
 """
 
+import bisect
 from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from vscheduler.core.api import contracts
 from vscheduler.core.model import decisions, jobs, nodes, refusals, resources
@@ -121,8 +121,12 @@ class RefusedNodes:
             alive &= passes
         self._rows = np.flatnonzero(alive)
         self._free = free
-        self._columns: dict[int, NDArray[np.int64]] = {}
+        self._columns: dict[int, list[int]] = {}
         """Free amounts in ascending order, by column."""
+        self._explained: dict[
+            tuple[tuple[int, int], ...], tuple[decisions.RefusalCounts, interfaces.Holes]
+        ] = {}
+        """Answers, by requested columns and in how many nodes each is short."""
         self._holes: dict[int, decisions.MissingResource] = {}
         """The largest free amount, by column."""
 
@@ -130,12 +134,23 @@ class RefusedNodes:
         self, request: resources.Vector
     ) -> tuple[decisions.RefusalCounts, interfaces.Holes]:
         """Return why nodes refuse a pod with this request."""
+        shorts = tuple(
+            (column, bisect.bisect_left(self._column(column), amount))
+            for column, amount in enumerate(request.tolist())
+            if amount and self._rows.size
+        )
+        known = self._explained.get(shorts)
+        if known is None:
+            known = self._explained[shorts] = self._explain(shorts)
+        return known
+
+    def _explain(
+        self, shorts: tuple[tuple[int, int], ...]
+    ) -> tuple[decisions.RefusalCounts, interfaces.Holes]:
+        """Return the answer for a pod that requests these columns, each short in so many nodes."""
         counts = dict(self._counts)
         holes = []
-        for column, amount in enumerate(request.tolist()):
-            if not (amount and self._rows.size):
-                continue
-            short = int(self._column(column).searchsorted(amount))
+        for column, short in shorts:
             name = self._names[column]
             if short:
                 counts[refusals.Refusal(refusals.RefusalCode.INSUFFICIENT, name)] = short
@@ -144,9 +159,9 @@ class RefusedNodes:
         ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
         return tuple(ordered), tuple(sorted(holes, key=lambda hole: hole.resource))
 
-    def _column(self, column: int) -> NDArray[np.int64]:
+    def _column(self, column: int) -> list[int]:
         if column not in self._columns:
-            self._columns[column] = np.sort(self._free[self._rows, column])
+            self._columns[column] = np.sort(self._free[self._rows, column]).tolist()
         return self._columns[column]
 
     def _hole(self, column: int) -> decisions.MissingResource:
@@ -168,8 +183,8 @@ class UsableNodes:
         self.results = results
         self._rows = np.flatnonzero(reachable(results, session.layout))
         self._allocatable = session.cluster.allocatable[self._rows]
-        self._fitting: resources.Vector | None = None
-        """The last node that turned out to be large enough, (R,)."""
+        self._fitting: list[int] | None = None
+        """What the last node has that turned out to be large enough, by column."""
 
     def outsized(self, request: resources.Vector) -> interfaces.Holes:
         """Return the largest amounts, if no node is large enough for this request."""
@@ -189,11 +204,13 @@ class UsableNodes:
         )
 
     def _fits(self, request: resources.Vector) -> bool:
-        if self._fitting is not None and (request <= self._fitting)[request > 0].all():
-            return True
+        if self._fitting is not None:
+            wanted = zip(request.tolist(), self._fitting, strict=True)
+            if all(amount <= limit for amount, limit in wanted if amount):
+                return True
         large_enough = np.flatnonzero(resources.fits(request, self._allocatable))
         if large_enough.size:
-            self._fitting = self._allocatable[large_enough[0]]
+            self._fitting = self._allocatable[large_enough[0]].tolist()
         return bool(large_enough.size)
 
 

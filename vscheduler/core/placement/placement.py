@@ -20,7 +20,7 @@ snapshot)."""
 
 FILTER_FAILED = refusals.Refusal(refusals.RefusalCode.FILTER_FAILED)
 
-EXPLANATION_COST = 60
+EXPLANATION_COST = 30
 """About how many microseconds an explanation for one pod class takes, beside what it shares."""
 
 EMPTY_NODE_COST = 60

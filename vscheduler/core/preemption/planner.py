@@ -33,7 +33,7 @@ PLAN_COST = 20
 PODS_PER_UNIT = 2
 """For how many pods that could be evicted columns are made in about a microsecond."""
 
-SKIP_COST = 20
+SKIP_COST = 6
 """Approximate microseconds for one job skipped because a similar job found no victims."""
 
 

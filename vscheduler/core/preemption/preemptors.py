@@ -2,11 +2,11 @@
 
 import functools
 from collections import deque
-from collections.abc import Container, Hashable, Mapping
+from collections.abc import Container, Hashable
 
 from vscheduler.core.model import jobs, queues
 from vscheduler.core.placement import nominated_pods
-from vscheduler.core.session import dispatch, job_state, ordering, reasons
+from vscheduler.core.session import dispatch, job_likeness, job_state, ordering, reasons
 from vscheduler.core.session import session as working
 
 
@@ -42,25 +42,12 @@ class Preemptor:
         state, job = self.state, self.state.job
         if state.sub_groups is not None or len(job.tasks) > state.counts[jobs.TaskStatus.PENDING]:
             return None
-        needs = job.memo("needs", functools.partial(_needs, job))
+        needs = job.memo("needs", functools.partial(job_likeness.needs, job))
         if len(job.tasks) == 1 and session.affinity_counts.nobody and not session.nominated.anybody:
-            return needs, job.memo("only task", functools.partial(_traits, job.tasks[0])), None
-        traits = tuple(map(_traits, self.tasks))
+            only = functools.partial(job_likeness.traits, job.tasks[0])
+            return needs, job.memo("only task", only), None
+        traits = tuple(map(job_likeness.traits, self.tasks))
         return needs, traits, tuple(nominated_pods.likeness(session, task) for task in self.tasks)
-
-
-def _needs(job: jobs.Job) -> Hashable:
-    """Return the part of the likeness for the job itself."""
-    texts = map(_frozen, (job.min_task_member, job.annotations, job.labels))
-    return (job.queue, job.priority, job.min_member, *texts)
-
-
-def _traits(task: jobs.Task) -> Hashable:
-    """Return the part of the likeness for one task."""
-    return (
-        *(task.pod_class, task.role, task.priority, task.preemptable, task.never_preempts),
-        *(task.priority_class, _frozen(task.annotations), _frozen(task.labels)),
-    )
 
 
 def line_up(
@@ -122,7 +109,3 @@ def queue_place(
     """
     comes_last = bool(line) and session.work_budget.has_had_its_part(line.first.state.job.namespace)
     return (comes_last, *ordering.queue_key(session.dispatch, queue))
-
-
-def _frozen(texts: Mapping[str, Hashable]) -> Hashable:
-    return frozenset(texts.items())

@@ -4,7 +4,8 @@ The result also lists the nodes excluded from shares, with the reason for each.
 """
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
 
 import numpy as np
 
@@ -163,11 +164,42 @@ def _is_terminating(state: job_state.JobState) -> bool:
     return state.scheduled_tasks + releasing >= state.job.min_member
 
 
+_Kept: TypeAlias = tuple[
+    jobs.Phase, decisions.Reason | None, cycle_rules.CycleRules, decisions.GroupStatus
+]
+"""A status, after what it depends on besides the job."""
+
+
+class _WaitingStatus:
+    """The last status of a job that waits, kept with the Job while its pods don't change."""
+
+    __slots__ = ("_last",)
+
+    def __init__(self) -> None:
+        self._last: _Kept | None = None
+
+    def status(
+        self,
+        phase: jobs.Phase,
+        reason: decisions.Reason | None,
+        rules: cycle_rules.CycleRules,
+        make: Callable[[], decisions.GroupStatus],
+    ) -> decisions.GroupStatus:
+        """Return the last status if it is still right, otherwise what `make` returns."""
+        last = self._last
+        if last is not None and last[0] is phase and last[1] == reason and last[2] is rules:
+            return last[3]
+        made = make()
+        self._last = phase, reason, rules, made
+        return made
+
+
 def _groups(
     session: working.Session, volumes: volume_binding.Conclusion
 ) -> tuple[decisions.GroupStatus, ...]:
     statuses = [_without_queue(job) for job in session.jobs_without_queue]
     known, by_job = session.known_unschedulable, session.reasons.by_job
+    rules = session.policy.rules
     not_attempted = session.reasons.not_attempted
     refused = session.snapshot.carried.refused_binds
     for job, state in session.job_states.items():
@@ -179,10 +211,13 @@ def _groups(
             ask = functools.partial(_group, session, state, volumes)
             if same:
                 statuses.append(state.job.memo("status", ask))
-            elif job not in known.entries:
+            elif job in known.entries:
+                statuses.append(known.status(state, by_job.get(job), ask))
+            elif job in volumes.waits:
                 statuses.append(ask())
             else:
-                statuses.append(known.status(state, by_job.get(job), ask))
+                kept = state.job.memo("waiting status", _WaitingStatus)
+                statuses.append(kept.status(state.phase, by_job.get(job), rules, ask))
     return tuple(sorted(statuses, key=lambda status: status.job))
 
 

@@ -71,6 +71,7 @@ class Session:
         self.gang_searches = carried.GangSearches(snapshot.carried)
         self.work_budget = budget
         self.spend = budget.spend
+        self._unfinished: tuple[int, Sequence[job_state.JobState]] = (-1, ())
         unfinished = self.unfinished_jobs()
         self.work_budget.open(len(unfinished))
         if snapshot.carried.work_by_namespace:
@@ -172,9 +173,16 @@ class Session:
         awaited = [(reservation.queue, reservation.task.pod_class) for reservation in self._awaited]
         return demands.QueueDemands(self.space, self.job_states.values(), awaited)
 
-    def unfinished_jobs(self) -> list[job_state.JobState]:
-        """Return the jobs that could still request something; most jobs run, and don't."""
-        return [state for state in self.job_states.values() if not state.fully_scheduled]
+    def unfinished_jobs(self) -> Sequence[job_state.JobState]:
+        """Return the jobs that could still request something; most jobs run, and don't.
+
+        The list stays the same until a task moves, which touches a node.
+        """
+        changes = len(self.cluster.touched)
+        if self._unfinished[0] != changes:
+            states = self.job_states.values()
+            self._unfinished = changes, [each for each in states if not each.fully_scheduled]
+        return self._unfinished[1]
 
     @cached_property
     def pools(self) -> node_pools.NodePools:

@@ -1,0 +1,37 @@
+"""Jobs that wait in vain: calls of functions, counted, for each of them in a cycle."""
+
+import pytest
+
+from tests.benchmarks.core import cases, timing
+from tests.unit.benchmarks import test_rich
+from vscheduler.core import cycle
+from vscheduler.core.model import snapshot
+
+FEW, MANY = 100, 200
+"""Waiting jobs, of which every five are of a kind."""
+
+NODES = 20
+
+
+def calls_at_rest(waiting: int, *, lent: bool) -> int:
+    """How many calls a cycle leads to in which nothing has changed."""
+    cluster = cases.without_room(NODES, waiting, waiting // 5, lent=lent)
+    policy = timing.policy_of("enqueue, allocate, backfill, reclaim")
+    carried = snapshot.FRESH
+    for _ in range(2):
+        carried = cycle.run_cycle(cluster.snapshot(carried), policy).carried
+    taken = cluster.snapshot(carried)
+    return test_rich.calls_of(lambda: cycle.run_cycle(taken, policy))
+
+
+@pytest.mark.parametrize(
+    ("lent", "calls_max"),
+    [
+        (False, 90),  # 80, and 116 when each job was reported by itself
+        (True, 180),  # 166 and 202; `reclaim` asks for each job
+    ],
+)
+def test_one_more_waiting_job_costs_few_calls(calls_max: int, *, lent: bool) -> None:
+    """Jobs that are alike are reported together, and keep the status that they have."""
+    added = calls_at_rest(MANY, lent=lent) - calls_at_rest(FEW, lent=lent)
+    assert added <= calls_max * (MANY - FEW)
