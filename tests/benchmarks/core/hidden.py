@@ -63,7 +63,7 @@ def placed(cluster: clusters.Cluster, *, searches: bool) -> tuple[bool, float]:
         longest = max(longest, time.thread_time() - began)
         gc.enable()
         carried = result.carried
-        if result.binds or "searches" not in result.work:
+        if result.binds or (result.finished and "searches" not in result.work):
             return bool(result.binds), longest
     return False, longest
 
