@@ -23,6 +23,9 @@ CELLS_A_UNIT = 250
 """For so many nodes times kinds of pods, a step takes about a microsecond more."""
 CELLS_A_STEP = 40_000
 """For each so many nodes times kinds of pods, a step counts once more."""
+ENOUGH_STEPS = 256
+"""A search is left to the next cycle rather than begun with fewer steps than that. It is enough for
+most gangs, and to find out which pods stand in the way."""
 CYCLES_MAX = 16
 """A search is given up after so many times the steps of a cycle."""
 PROOF_PART = 2
@@ -266,8 +269,9 @@ class Attempt:
             return known
         if not known.waits:
             cost, budget = _step_cost(given), self._session.work_budget
+            enough = budget.affords_early(cost, min(allowed, max(whole, ENOUGH_STEPS)))
             allowed = budget.affords(cost, allowed)
-            if allowed < max(1, budget.affords_early(cost, whole)):
+            if allowed < max(1, enough):
                 self.is_left = not known.steps
                 return dataclasses.replace(known, waits=True)
         known = dataclasses.replace(known, waits=False)
