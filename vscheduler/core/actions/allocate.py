@@ -25,7 +25,6 @@ TURN_COST = 20
 TASK_COST = 50
 """Approximate microseconds for one task placed or refused."""
 
-
 JOBS_PER_FAILURE = 256
 """After one turn in vain for so many jobs in line, the rest is checked for classes without room."""
 
@@ -261,7 +260,7 @@ def _place(session: working.Session, queue: queues.Queue, turn: reasons.JobTurn)
     with session.statement() as trial:
         fill = functools.partial(_fill, session, trial, queue, turn)
         if _begin(session, trial, queue, turn) is attempt.Outcome.LEFT:
-            return _leave(session, state)
+            return reasons.leave(session, state)
         if not state.job.pending_best_effort and session.dispatch.all_agree("job_ready", state):
             trial.commit()
             return not session.volume_binding.holds_back(state)
@@ -270,7 +269,7 @@ def _place(session: working.Session, queue: queues.Queue, turn: reasons.JobTurn)
         if outcome is best_effort.Outcome.NEITHER:
             search = attempt.place(session, trial, queue, state)
             if search is attempt.Outcome.LEFT:
-                return _leave(session, state)
+                return reasons.leave(session, state)
             if search is attempt.Outcome.PLACED:
                 turn.tasks = deque(ordering.pending(session.dispatch, state))
                 outcome = best_effort_placement.conclude()
@@ -300,14 +299,6 @@ def _begin(
     elif search is attempt.Outcome.FAILED:
         _fill(session, trial, queue, turn)
     return search
-
-
-def _leave(session: working.Session, state: job_state.JobState) -> bool:
-    """End the turns with a job that had no whole turn: the next cycle goes on there."""
-    session.reasons.forget(state.job.id)
-    session.reasons.skip(state.job.id)
-    session.work_budget.end_turns()
-    return False
 
 
 def _fill(

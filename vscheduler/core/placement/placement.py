@@ -1,13 +1,13 @@
 """Placement: filter and score all nodes for a pod class once, then only nodes that changed."""
 
 from collections import OrderedDict
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vscheduler.core.api import contracts, hooks
-from vscheduler.core.model import decisions, jobs, nodes, refusals, resources, snapshot
+from vscheduler.core.model import decisions, jobs, refusals, resources
 from vscheduler.core.placement import explanations, lookahead, nominated_pods
 from vscheduler.core.session import interfaces
 from vscheduler.core.session import session as working
@@ -82,7 +82,7 @@ class Placement:
         next such plan replaces it: fresh memory costs more than the evaluation."""
         self._numbers = 0
         self._ahead = lookahead.Lookahead()
-        self._paused = _paused(session.snapshot.refused, session.layout)
+        self._paused = explanations.paused(session.snapshot.refused, session.layout)
         self._explanations = explanations.Explanations(session)
         self._explained: dict[Hashable, tuple[int, interfaces.Explanation]] = {}
         """Why nodes refuse tasks, by plan, with the number of changes of nodes so far."""
@@ -397,20 +397,3 @@ class Placement:
         # Plugins abstain only if nothing ever concerns the task, so the plan needn't ask again.
         plan.set_scored = bool(given)
         return sum(given, start=scores)
-
-
-def _paused(
-    refused: Mapping[str, snapshot.Refused], layout: nodes.NodeLayout
-) -> dict[refusals.Refusal, nodes.Mask]:
-    """Return the nodes (N,) not paused, by refusal.
-
-    Regardless of configuration, a node gets no pods for a while after its kubelet has refused one.
-    """
-    found: dict[refusals.Refusal, nodes.Mask] = {}
-    for name, each in refused.items():
-        if name in layout.rows:
-            code = refusals.RefusalCode.KUBELET_REFUSED
-            refusal = refusals.Refusal(code, each.reason, str(each.seconds))
-            passes = found.setdefault(refusal, np.ones(layout.size, dtype=np.bool_))
-            passes[layout.rows[name]] = False
-    return dict(sorted(found.items()))

@@ -2,7 +2,7 @@
 
 import dataclasses
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from enum import Enum, auto
 
 from vscheduler.core.model import decisions, gang_proof, jobs, queues, resources, snapshot
@@ -262,7 +262,7 @@ class Attempt:
     ) -> snapshot.GangSearch:
         """Search within the budgets, or leave that to later cycles, and return what is known."""
         given, searches = assembled.given, self._session.gang_searches
-        weight = 1 + _cells(given) // CELLS_A_STEP
+        weight = 1 + given.cells // CELLS_A_STEP
         allowed = searches.steps_left // weight
         whole = min(searches.steps_max // weight, 2 * sum(kind.count for kind in given.kinds))
         if allowed < max(1, whole) or not searches.is_due(job):
@@ -372,7 +372,7 @@ class Attempt:
         self.proof = gang_proof.GangProof(
             proved=found.proved or self.over_limit,
             steps=found.steps,
-            blocking=tuple(_blocking(assembled, found)),
+            blocking=tuple(assembled.pods_of(found.blocking)),
             irreducible=found.irreducible,
             limited=assembled.given.queue_room is not None
             and not (found.over_limit and found.proved),
@@ -392,30 +392,9 @@ class Attempt:
         return True
 
 
-def _cells(given: problem.Problem) -> int:
-    """Return nodes times kinds of pods."""
-    return len(given.free) * len(given.kinds)
-
-
 def _step_cost(given: problem.Problem) -> int:
-    return STEP_COST + _cells(given) // CELLS_A_UNIT
+    return STEP_COST + given.cells // CELLS_A_UNIT
 
 
 def _fingerprint(given: problem.Problem) -> bytes:
     return hashlib.blake2b(given.key(), digest_size=16).digest()
-
-
-def _blocking(
-    assembled: assembly.Assembled, found: snapshot.GangSearch
-) -> Iterator[gang_proof.PodsOfKind]:
-    """Yield the pods that stand in each other's way."""
-    kinds = assembled.given.kinds
-    for kind, count in enumerate(found.blocking):
-        if count:
-            task = assembled.tasks[kind][0]
-            yield gang_proof.PodsOfKind(
-                count=count,
-                role=task.role,
-                request=task.pod_class.request,
-                nodes=int(kinds[kind].usable.sum()),
-            )
