@@ -121,4 +121,6 @@ def _required(by: str, kinds: frozenset[int]) -> dict[str, Any]:
 
 def _kinds(kinds: frozenset[int]) -> dict[str, Any]:
     values = [f"k{kind}" for kind in sorted(kinds)]
-    return {"matchExpressions": [{"key": "kind", "operator": "In", "values": values}]}
+    nobody = {"key": "kind", "operator": "DoesNotExist"}  # In needs at least one value
+    some = {"key": "kind", "operator": "In", "values": values}
+    return {"matchExpressions": [some if values else nobody]}

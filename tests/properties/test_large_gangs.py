@@ -4,6 +4,7 @@ The solver shares no code with the search. A relaxation without whole numbers is
 that pods don't fit; where it isn't, the mixed-integer program is solved.
 """
 
+import dataclasses
 import random
 from collections import Counter
 
@@ -136,6 +137,33 @@ def test_prices_prove_nothing_if_sets_are_left_out(monkeypatch: pytest.MonkeyPat
     assert known.are_too_high()
     assert not known.is_complete
     assert isinstance(search.solve(of, STEPS, ()).answer, problem.Found)
+
+
+def test_prices_prove_nothing_of_a_problem_that_does_not_show_all() -> None:
+    """Its nodes may take more than the problem says."""
+    free = [[10, 100, 110] for _ in range(80)]
+    of = dataclasses.replace(given([(6, 1), (7, 1)], [41, 40], free), exact=False)
+    assert prices.Prices(of).are_too_high()
+    assert isinstance(search.solve(of, STEPS, ()).answer, problem.CutShort)
+
+
+def test_sets_are_for_nodes_that_all_their_pods_may_use_and_of_pods_that_there_are() -> None:
+    """Two nodes take both kinds, one each kind alone; there is one pod of the second kind."""
+    of = given([(2, 1), (3, 1)], [2, 1], [[9, 9, 110]] * 4)
+    usable = [[True, True, True, False], [True, True, False, True]]
+    kinds = tuple(
+        dataclasses.replace(each, usable=np.array(flags))
+        for each, flags in zip(of.kinds, usable, strict=True)
+    )
+    known = prices.Prices(dataclasses.replace(of, kinds=kinds))
+    ends = [*known.begins.tolist()[1:], len(known.taken)]
+    taken = [
+        {tuple(each) for each in known.patterns[known.taken[begin:end]].tolist()}
+        for begin, end in zip(known.begins.tolist(), ends, strict=True)
+    ]
+    both = {(1, 0), (2, 0), (0, 1), (1, 1), (2, 1)}
+    assert taken == [both, both, {(1, 0), (2, 0)}, {(0, 1)}]
+    assert set(map(tuple, known.patterns.tolist())) == both
 
 
 def test_an_assignment_places_no_pod_twice_and_none_without_room() -> None:

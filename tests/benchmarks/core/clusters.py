@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from vscheduler.core.model import snapshot
+from vscheduler.core.model import decisions, snapshot
 from vscheduler.mirror import state
 from vscheduler.mirror.decode import events
 
@@ -119,6 +119,11 @@ class Cluster:
             spec["nodeName"] = node
         status = {"phase": phase or ("Running" if node else "Pending")}
         self._show(events.Kind.POD, {"metadata": metadata, "spec": spec, "status": status})
+
+    def bind(self, result: decisions.CycleResult) -> None:
+        """Take the binds of a cycle for done."""
+        for each in result.binds:
+            assert self.mirror.assume(each.task.uid, each.node, NOW)
 
     def snapshot(self, carried: snapshot.Carried = snapshot.FRESH) -> snapshot.Snapshot:
         """The cluster at the instant that all benchmarks share."""

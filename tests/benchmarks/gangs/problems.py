@@ -48,10 +48,15 @@ def _fitting(half: str) -> Iterator[Gang]:
 
 def starts(gang: Gang, *, searches: bool = True) -> bool:
     """Whether one cycle of the built-in configuration binds the gang, with the default budget."""
+    return starts_in_simulate(gang.world, searches=searches)
+
+
+def starts_in_simulate(world: gang_problems.World, *, searches: bool = True) -> bool:
+    """Whether `vscheduler simulate` binds the gang in one cycle: all of it, or nothing."""
     configured = policy.built_in(plugins.PLUGINS, actions.ACTIONS)
     if not searches:
         configured = configured.with_argument("allocate", allocate.SEARCH_STEPS, 0)
-    outcome = run.simulate(gang_manifests.documents(gang.world), configured, run.Options())
+    outcome = run.simulate(gang_manifests.documents(world), configured, run.Options())
     assert outcome.problems == ()
-    assert len(outcome.binds) in (0, gang.world.size()), gang
+    assert len(outcome.binds) in (0, world.size()), world
     return bool(outcome.binds)

@@ -25,7 +25,6 @@ TURN_COST = 20
 TASK_COST = 50
 """Approximate microseconds for one task placed or refused."""
 
-
 JOBS_PER_FAILURE = 256
 """After one turn in vain for so many jobs in line, the rest is checked for classes without room."""
 
@@ -260,15 +259,20 @@ def _place(session: working.Session, queue: queues.Queue, turn: reasons.JobTurn)
     state = turn.state
     with session.statement() as trial:
         fill = functools.partial(_fill, session, trial, queue, turn)
-        fill()
+        if _begin(session, trial, queue, turn) is attempt.Outcome.LEFT:
+            return reasons.leave(session, state)
         if not state.job.pending_best_effort and session.dispatch.all_agree("job_ready", state):
             trial.commit()
             return not session.volume_binding.holds_back(state)
         best_effort_placement = _best_effort(session, trial, queue, turn)
         outcome = best_effort_placement.conclude()
-        if outcome is best_effort.Outcome.NEITHER and attempt.place(session, trial, queue, state):
-            turn.tasks = deque(ordering.pending(session.dispatch, state))
-            outcome = best_effort_placement.conclude()
+        if outcome is best_effort.Outcome.NEITHER:
+            search = attempt.place(session, trial, queue, state)
+            if search is attempt.Outcome.LEFT:
+                return reasons.leave(session, state)
+            if search is attempt.Outcome.PLACED:
+                turn.tasks = deque(ordering.pending(session.dispatch, state))
+                outcome = best_effort_placement.conclude()
         if turn.tasks and job_state.rests(session.dispatch, state, jobs.PLACED):
             fill(idlers=False)  # more large tasks may fit
             outcome = best_effort_placement.conclude()
@@ -280,6 +284,21 @@ def _place(session: working.Session, queue: queues.Queue, turn: reasons.JobTurn)
             reasons.note_incomplete(session, state)
     starts = outcome is best_effort.Outcome.STARTS
     return starts and not session.volume_binding.holds_back(state)
+
+
+def _begin(
+    session: working.Session,
+    trial: statement.Statement,
+    queue: queues.Queue,
+    turn: reasons.JobTurn,
+) -> attempt.Outcome:
+    """Go on with a search that the last cycle has left, or else place tasks one by one."""
+    search = attempt.resume(session, trial, queue, turn.state)
+    if search is attempt.Outcome.PLACED:
+        turn.tasks = deque(ordering.pending(session.dispatch, turn.state))
+    elif search is attempt.Outcome.FAILED:
+        _fill(session, trial, queue, turn)
+    return search
 
 
 def _fill(

@@ -218,6 +218,9 @@ class GangSearch:
     """States that lead nowhere, from which the next cycle goes on."""
     begun: tuple[tuple[int, int], ...] = field(default=(), repr=False)
     """Kinds and nodes of pods of a large gang, with which the next cycle goes on."""
+    waits: bool = False
+    """Whether the budget of a cycle was too small for the search after pods had been placed one by
+    one in vain, so that the next cycle begins with the search."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,13 +5,13 @@ requests only. What such pods have in common is worked out once.
 """
 
 import bisect
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol, TypeVar
 
 import numpy as np
 
 from vscheduler.core.api import contracts
-from vscheduler.core.model import decisions, jobs, nodes, refusals, resources
+from vscheduler.core.model import decisions, jobs, nodes, refusals, resources, snapshot
 from vscheduler.core.placement import nominated_pods
 from vscheduler.core.session import interfaces
 from vscheduler.core.session import session as working
@@ -255,3 +255,20 @@ def _keep(kept: list[Kept], made: Kept) -> None:
     """Keep what was made, instead of the one that was used least recently if there are too many."""
     kept.insert(0, made)
     del kept[KEPT_MAX:]
+
+
+def paused(
+    refused: Mapping[str, snapshot.Refused], layout: nodes.NodeLayout
+) -> dict[refusals.Refusal, nodes.Mask]:
+    """Return the nodes (N,) not paused, by refusal.
+
+    Regardless of configuration, a node gets no pods for a while after its kubelet has refused one.
+    """
+    found: dict[refusals.Refusal, nodes.Mask] = {}
+    for name, each in refused.items():
+        if name in layout.rows:
+            code = refusals.RefusalCode.KUBELET_REFUSED
+            refusal = refusals.Refusal(code, each.reason, str(each.seconds))
+            passes = found.setdefault(refusal, np.ones(layout.size, dtype=np.bool_))
+            passes[layout.rows[name]] = False
+    return dict(sorted(found.items()))

@@ -1,13 +1,13 @@
 """Placement: filter and score all nodes for a pod class once, then only nodes that changed."""
 
 from collections import OrderedDict
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vscheduler.core.api import contracts, hooks
-from vscheduler.core.model import decisions, jobs, nodes, refusals, resources, snapshot
+from vscheduler.core.model import decisions, jobs, refusals, resources
 from vscheduler.core.placement import explanations, lookahead, nominated_pods
 from vscheduler.core.session import interfaces
 from vscheduler.core.session import session as working
@@ -25,6 +25,9 @@ EXPLANATION_COST = 30
 
 EMPTY_NODE_COST = 60
 """The same for an explanation regardless of running pods."""
+
+LOOKED_UP_MAX = 8
+"""Of more changed rows, each is evaluated, whether or not its state is known."""
 
 NOTHING_YET = np.empty(0)
 """The arrays of a plan before the first evaluation."""
@@ -79,7 +82,7 @@ class Placement:
         next such plan replaces it: fresh memory costs more than the evaluation."""
         self._numbers = 0
         self._ahead = lookahead.Lookahead()
-        self._paused = _paused(session.snapshot.refused, session.layout)
+        self._paused = explanations.paused(session.snapshot.refused, session.layout)
         self._explanations = explanations.Explanations(session)
         self._explained: dict[Hashable, tuple[int, interfaces.Explanation]] = {}
         """Why nodes refuse tasks, by plan, with the number of changes of nodes so far."""
@@ -104,11 +107,11 @@ class Placement:
 
     def feasible(self, task: jobs.Task, row: int) -> bool:
         """Whether this node can take the task, now or after pending releases."""
-        return bool(self._plan(task).future[row] > -np.inf)
+        return bool(self._plan_of_row(task, row).future[row] > -np.inf)
 
     def at(self, task: jobs.Task, row: int) -> interfaces.Choice | None:
         """Return this node as a choice, or None if it can't take the task."""
-        plan = self._plan(task)
+        plan = self._plan_of_row(task, row)
         if not plan.future[row] > -np.inf:
             return None
         return interfaces.Choice(row, bool(plan.idle[row] > -np.inf))
@@ -199,6 +202,18 @@ class Placement:
         plan.seen = len(touched)
         return plan
 
+    def _plan_of_row(self, task: jobs.Task, row: int) -> Plan:
+        """Return the plan for this task, of which this row is up to date.
+
+        The nodes of a whole gang are mostly nodes that nothing has changed since.
+        """
+        session = self._session
+        plan, touched = self._plans.get(self._key(task)), session.cluster.touched
+        if plan is None or row in touched[plan.seen :]:
+            return self._plan(task)
+        holds = plan.seen == len(touched) or session.dispatch.every("outlook", task) == plan.outlook
+        return plan if holds else self._plan(task)
+
     def _drop_plans(self, key: tuple[jobs.PodClass, str, Hashable]) -> None:
         """Drop plans to make room for a new plan."""
         pod_class, queue, _ = key
@@ -220,9 +235,10 @@ class Placement:
         if len(rows) * 4 > session.layout.size:
             self._refresh(plan, None)
             return
+        # Evaluating some rows costs about as much as evaluating one, so many rows aren't looked up.
         # A plugin that doesn't declare its dependencies could answer anything: known results can't
         # be trusted.
-        if not session.dispatch.rows_tell_all:
+        if len(rows) > LOOKED_UP_MAX or not session.dispatch.rows_tell_all:
             self._refresh(plan, np.array(rows, dtype=np.int64))
             return
         unknown: dict[int, Hashable] = {}
@@ -283,7 +299,7 @@ class Placement:
         if rows is None:
             session.spend("plans", 170 + view.size // 30)
         else:
-            session.spend("rows", 60 + view.size // 10)
+            session.spend("rows", 120 + view.size // 10)
         idle, future = self._evaluate(plan, view)
         if rows is None:
             plan.idle, plan.future = idle, future
@@ -381,20 +397,3 @@ class Placement:
         # Plugins abstain only if nothing ever concerns the task, so the plan needn't ask again.
         plan.set_scored = bool(given)
         return sum(given, start=scores)
-
-
-def _paused(
-    refused: Mapping[str, snapshot.Refused], layout: nodes.NodeLayout
-) -> dict[refusals.Refusal, nodes.Mask]:
-    """Return the nodes (N,) not paused, by refusal.
-
-    Regardless of configuration, a node gets no pods for a while after its kubelet has refused one.
-    """
-    found: dict[refusals.Refusal, nodes.Mask] = {}
-    for name, each in refused.items():
-        if name in layout.rows:
-            code = refusals.RefusalCode.KUBELET_REFUSED
-            refusal = refusals.Refusal(code, each.reason, str(each.seconds))
-            passes = found.setdefault(refusal, np.ones(layout.size, dtype=np.bool_))
-            passes[layout.rows[name]] = False
-    return dict(sorted(found.items()))

@@ -59,6 +59,14 @@ def _topology(session: working.Session, state: job_state.JobState) -> decisions.
     return of(state, decisions.ReasonCode.TOPOLOGY_UNKNOWN, subject=field)
 
 
+def leave(session: working.Session, state: job_state.JobState) -> bool:
+    """Say nothing of a job with whose turn the next cycle goes on, and end the turns; False."""
+    session.reasons.forget(state.job.id)
+    session.reasons.skip(state.job.id)
+    session.work_budget.end_turns()
+    return False
+
+
 def invalid(session: working.Session, state: job_state.JobState) -> decisions.Reason | None:
     """Return why this job can't be scheduled in its present state; None if the job can."""
     bar = barred(session, state) if session.bars else None

@@ -73,6 +73,10 @@ class WorkBudget:
         """Let the namespace pay for operations from here on; without a name, nobody pays."""
         self.payer = namespace
 
+    def end_turns(self) -> None:
+        """Let the next cycle go on here, as if the limit were reached."""
+        self.exhausted = self.over = True
+
     def leave_unfinished(self) -> None:
         """Let the next cycle continue this cycle, as if the budget were used up."""
         self.exhausted = True
@@ -112,6 +116,21 @@ class WorkBudget:
         if budget is not None:
             end += budget // fraction
         return lambda: self.over or (budget is not None and self._spent >= end)
+
+    def affords(self, cost: int, most: int) -> int:
+        """Return how many operations of this cost the limit still allows, at most this many."""
+        if self._limit is None:
+            return most
+        return max(0, min(most, (self._limit - self._spent) // cost))
+
+    def affords_early(self, cost: int, most: int) -> int:
+        """Return how many operations three quarters of the budget allow, at most this many."""
+        return most if self._budget is None else min(most, self._budget * 3 // 4 // cost)
+
+    @property
+    def is_late(self) -> bool:
+        """Whether less than half of the budget is left; never without a budget."""
+        return self._budget is not None and self.affords(1, self._budget) < self._budget // 2
 
     @property
     def hurried(self) -> bool:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vscheduler.core.api import contracts, views
-from vscheduler.core.model import jobs, pod_affinity, refusals, resources, snapshot
+from vscheduler.core.model import gang_proof, jobs, pod_affinity, refusals, resources, snapshot
 from vscheduler.core.placement import nominated_pods
 from vscheduler.core.placement.gang_search import limits, problem
 from vscheduler.core.placement.pod_affinity import filters
@@ -47,6 +47,18 @@ class Assembled:
             for kind, sample in zip(self.given.kinds, self.samples, strict=True)
         )
         return replace(self.given, kinds=kinds)
+
+    def pods_of(self, counts: Sequence[int]) -> Iterator[gang_proof.PodsOfKind]:
+        """Yield what pods these are, so many of each kind."""
+        for kind, count in enumerate(counts):
+            if count:
+                task = self.tasks[kind][0]
+                yield gang_proof.PodsOfKind(
+                    count=count,
+                    role=task.role,
+                    request=task.pod_class.request,
+                    nodes=int(self.given.kinds[kind].usable.sum()),
+                )
 
     def on_nodes(self, places: Sequence[tuple[int, int]]) -> list[tuple[jobs.Task, int]]:
         """Return pods and rows for kinds and rows of the problem, in the same order."""

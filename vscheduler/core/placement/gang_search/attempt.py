@@ -2,7 +2,8 @@
 
 import dataclasses
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from enum import Enum, auto
 
 from vscheduler.core.model import decisions, gang_proof, jobs, queues, resources, snapshot
 from vscheduler.core.placement import nominated_pods
@@ -18,8 +19,13 @@ ASSEMBLED_NODES = 5
 """So many nodes cost a microsecond more."""
 STEP_COST = 130
 """Approximate microseconds for one step of a search."""
+CELLS_A_UNIT = 250
+"""For so many nodes times kinds of pods, a step takes about a microsecond more."""
 CELLS_A_STEP = 40_000
 """For each so many nodes times kinds of pods, a step counts once more."""
+ENOUGH_STEPS = 256
+"""A search is left to the next cycle rather than begun with fewer steps than that. It is enough for
+most gangs, and to find out which pods stand in the way."""
 CYCLES_MAX = 16
 """A search is given up after so many times the steps of a cycle."""
 PROOF_PART = 2
@@ -34,32 +40,62 @@ ABOUT_NODES = frozenset({decisions.ReasonCode.NO_ROOM, decisions.ReasonCode.NEVE
 """Reasons that a search may find to be wrong for the gang as a whole."""
 
 
+class Outcome(Enum):
+    """What came of an attempt."""
+
+    PLACED = auto()
+    FAILED = auto()
+    LEFT = auto()
+    """The budget of the cycle is too small, and the next cycle goes on with the search."""
+
+
+def resume(
+    session: working.Session,
+    trial: statement.Statement,
+    queue: queues.Queue,
+    state: job_state.JobState,
+) -> Outcome:
+    """Begin with a search that the last cycle has left, if its problem is still the same.
+
+    If it fails, the tasks may be placed one by one.
+    """
+    known = session.gang_searches.last((state.job.id, Room.IDLE))
+    if known is None or not known.waits or not could_help(session, state):
+        return Outcome.FAILED
+    outcome = Attempt(session, queue, state).resume(trial, known)
+    if outcome is Outcome.PLACED:
+        session.gang_searches.forget(state.job.id)
+    return outcome
+
+
 def place(
     session: working.Session,
     trial: statement.Statement,
     queue: queues.Queue,
     state: job_state.JobState,
-) -> bool:
+) -> Outcome:
     """Place the minimum of a job by a search, since placing its tasks one by one has failed.
 
     What the statement holds of the job is undone. If no nodes are found, the job's reason says what
     the search has shown.
     """
     if not _may_help(session, state):
-        return False
+        return Outcome.FAILED
     trial.rollback()
     attempt = Attempt(session, queue, state)
     if attempt.succeeds(trial):
         session.reasons.forget(state.job.id)
         session.gang_searches.forget(state.job.id)
-        return True
+        return Outcome.PLACED
+    if attempt.is_left:
+        return Outcome.LEFT
     if attempt.proof is not None and attempt.over_limit:
         reasons.note_limit(session, state, attempt.proof, attempt.shortages)
     elif attempt.proof is not None:
         if attempt.proof.proved:
             reasons.note_no_choice(session, state)
         session.reasons.add_proof(state.job.id, attempt.proof)
-    return False
+    return Outcome.FAILED
 
 
 def with_room_to_free(
@@ -89,7 +125,7 @@ def rearranged(
     if not assembled.rows.size or not depth_first.remembers(given):
         return []
     outcome = search.solve(given, session.gang_searches.steps_left // REARRANGED_PART)
-    attempt.spend(outcome.steps + REARRANGED_STEPS)
+    attempt.spend(given, outcome.steps + REARRANGED_STEPS)
     if not isinstance(outcome.answer, problem.Found):
         return []
     return assembled.on_nodes(outcome.answer.places)
@@ -140,24 +176,37 @@ class Attempt:
         """Whether the queue may not have enough of the pods, wherever they are."""
         self.shortages: tuple[decisions.Shortage, ...] = ()
         """The limits of the queue that are in the way; empty if none is by itself."""
+        self.is_left = False
+        """Whether a search that hasn't begun yet is left to the next cycle."""
 
     def succeeds(self, trial: statement.Statement) -> bool:
         """Place the minimum on what is free, or else on what is being released; or place nothing.
 
         The job has no task placed in this cycle.
         """
-        state = self._state
-        pending = list(state.tasks(jobs.TaskStatus.PENDING))
-        tasks = ordering.tasks(self._session.dispatch, state, pending)
+        tasks = self._pending()
         rooms = [Room.IDLE, Room.RELEASING] if self._is_released() else [Room.IDLE]
         for room in rooms:
             self.proof = None
             places = self.find(tasks, room)
             if places is not None:
                 return self._place(trial, places)
-            if self.over_limit:
+            if self.over_limit or self.is_left:
                 break
         return False
+
+    def resume(self, trial: statement.Statement, known: snapshot.GangSearch) -> Outcome:
+        """Place the minimum on what is free by a search that was left by the last cycle."""
+        tasks = self._pending()
+        assembled = self.assembled(tasks, Room.IDLE)
+        if _fingerprint(assembled.given) != known.fingerprint:
+            return Outcome.FAILED
+        places = self._solve(assembled, (self._state.job.id, Room.IDLE))
+        if places is not None:
+            placed = self._place(trial, assembled.on_nodes(places))
+            return Outcome.PLACED if placed else Outcome.FAILED
+        # The tasks are placed one by one for the sake of the reason why they don't fit.
+        return Outcome.LEFT if self._session.work_budget.is_late else Outcome.FAILED
 
     def find(
         self, tasks: Sequence[jobs.Task], room: Room, most: resources.Vector | None = None
@@ -178,6 +227,11 @@ class Attempt:
         self._session.spend("assemblies", each * len(assembled.tasks))
         return assembled
 
+    def _pending(self) -> Sequence[jobs.Task]:
+        """Return the tasks to place, in the order of their turns."""
+        pending = list(self._state.tasks(jobs.TaskStatus.PENDING))
+        return ordering.tasks(self._session.dispatch, self._state, pending)
+
     def _is_released(self) -> bool:
         """Whether any resources are being released."""
         cluster = self._session.cluster
@@ -190,31 +244,47 @@ class Attempt:
         given, searches = assembled.given, self._session.gang_searches
         if not assembled.rows.size:  # nobody fits anywhere, and other reasons say it better
             return None
-        known = searches.last(place) or snapshot.GangSearch(fingerprint=b"")
-        fingerprint = _fingerprint(given)
-        if known.fingerprint != fingerprint:
-            known = snapshot.GangSearch(fingerprint=fingerprint, spent=known.spent)
+        known = self._known(given, place)
+        if known.places:
+            known = dataclasses.replace(known, waits=False)
+        elif not known.finished:
+            known = self._go_on(assembled, known, place[0])
         if known.places:
             searches.keep(place, known)
             return known.places
-        if known.finished:
-            self._conclude(assembled, place, known)
-            return None
-        weight = 1 + given.free.shape[0] * len(given.kinds) // CELLS_A_STEP
+        if not known.finished:
+            self._continue_soon()
+        self._conclude(assembled, place, known)
+        return None
+
+    def _go_on(
+        self, assembled: assembly.Assembled, known: snapshot.GangSearch, job: jobs.JobId
+    ) -> snapshot.GangSearch:
+        """Search within the budgets, or leave that to later cycles, and return what is known."""
+        given, searches = assembled.given, self._session.gang_searches
+        weight = 1 + given.cells // CELLS_A_STEP
         allowed = searches.steps_left // weight
         whole = min(searches.steps_max // weight, 2 * sum(kind.count for kind in given.kinds))
-        if allowed < max(1, whole) or not searches.is_due(place[0]):
-            self._continue_soon()
-            self._conclude(assembled, place, known)
-            return None
-        found = self._search(assembled.scored(), known, allowed, weight)
-        if found.places:
-            searches.keep(place, found)
-            return found.places
-        if not found.finished:
-            self._continue_soon()
-        self._conclude(assembled, place, found)
-        return None
+        if allowed < max(1, whole) or not searches.is_due(job):
+            return known
+        if not known.waits:
+            cost, budget = _step_cost(given), self._session.work_budget
+            enough = budget.affords_early(cost, min(allowed, max(whole, ENOUGH_STEPS)))
+            allowed = budget.affords(cost, allowed)
+            if allowed < max(1, enough):
+                self.is_left = not known.steps
+                return dataclasses.replace(known, waits=True)
+        known = dataclasses.replace(known, waits=False)
+        return self._search(assembled.scored(), known, allowed, weight)
+
+    def _known(self, given: problem.Problem, place: snapshot.SearchPlace) -> snapshot.GangSearch:
+        """Return what is known of this problem."""
+        known = self._session.gang_searches.last(place) or snapshot.GangSearch(fingerprint=b"")
+        fingerprint = _fingerprint(given)
+        if known.fingerprint == fingerprint:
+            return known
+        # Nodes may change all the time, but no search is left to the next cycle twice in a row.
+        return snapshot.GangSearch(fingerprint=fingerprint, spent=known.spent, waits=known.waits)
 
     def _search(
         self, given: problem.Problem, known: snapshot.GangSearch, allowed: int, weight: int
@@ -228,10 +298,10 @@ class Attempt:
         failed = known.failed if known.steps else None
         outcome = search.solve(given, allowed, failed, known.begun)
         if over_limit and not isinstance(outcome.answer, problem.Impossible):
-            self.spend(outcome.steps * weight)
+            self.spend(given, outcome.steps, weight)
             return dataclasses.replace(known, finished=True)
         if isinstance(outcome.answer, problem.Found):
-            self.spend(outcome.steps * weight)
+            self.spend(given, outcome.steps, weight)
             # If all goes well, the job is placed, and nothing is remembered.
             return dataclasses.replace(known, places=outcome.answer.places)
         return self._refused(given, known, outcome, allowed, weight)
@@ -241,7 +311,7 @@ class Attempt:
         if given.queue_room is None:
             return False
         choice = search.solve(given.without_nodes(), allowed)
-        self.spend(choice.steps)
+        self.spend(given, choice.steps)
         return isinstance(choice.answer, problem.Impossible)
 
     def _refused(
@@ -259,7 +329,7 @@ class Attempt:
             proof = search.Proof(given, allowed // PROOF_PART)
             blocking = proof.find()
             steps += proof.steps
-        self.spend(steps * weight)
+        self.spend(given, steps, weight)
         enough = self._session.gang_searches.steps_max * CYCLES_MAX
         return snapshot.GangSearch(
             fingerprint=known.fingerprint,
@@ -277,10 +347,10 @@ class Attempt:
             begun=outcome.begun,
         )
 
-    def spend(self, steps: int) -> None:
-        """Count the steps of a search."""
-        self._session.gang_searches.spend(steps)
-        self._session.spend("searches", steps * STEP_COST)
+    def spend(self, given: problem.Problem, steps: int, weight: int = 1) -> None:
+        """Count the steps of a search, each of which may count several times on many nodes."""
+        self._session.gang_searches.spend(steps * weight)
+        self._session.spend("searches", steps * _step_cost(given))
 
     def _continue_soon(self) -> None:
         """Ask for another cycle with a budget of its own."""
@@ -302,7 +372,7 @@ class Attempt:
         self.proof = gang_proof.GangProof(
             proved=found.proved or self.over_limit,
             steps=found.steps,
-            blocking=tuple(_blocking(assembled, found)),
+            blocking=tuple(assembled.pods_of(found.blocking)),
             irreducible=found.irreducible,
             limited=assembled.given.queue_room is not None
             and not (found.over_limit and found.proved),
@@ -322,21 +392,9 @@ class Attempt:
         return True
 
 
+def _step_cost(given: problem.Problem) -> int:
+    return STEP_COST + given.cells // CELLS_A_UNIT
+
+
 def _fingerprint(given: problem.Problem) -> bytes:
     return hashlib.blake2b(given.key(), digest_size=16).digest()
-
-
-def _blocking(
-    assembled: assembly.Assembled, found: snapshot.GangSearch
-) -> Iterator[gang_proof.PodsOfKind]:
-    """Yield the pods that stand in each other's way."""
-    kinds = assembled.given.kinds
-    for kind, count in enumerate(found.blocking):
-        if count:
-            task = assembled.tasks[kind][0]
-            yield gang_proof.PodsOfKind(
-                count=count,
-                role=task.role,
-                request=task.pod_class.request,
-                nodes=int(kinds[kind].usable.sum()),
-            )

@@ -44,15 +44,19 @@ class Prices:
         )
         self.counts: problem.Ints = np.array([kind.count for kind in given.kinds], dtype=np.int64)
         self.free: problem.Ints = np.maximum(given.free, 0)
-        self._usable = np.array([kind.usable for kind in given.kinds])
+        # Nodes that are usable for the same kinds are looked at together.
+        usable = np.array([kind.usable for kind in given.kinds])
+        self._usable, alike = np.unique(usable, axis=1, return_inverse=True)
+        self._alike = alike.reshape(-1)
+        """The column of `_usable` of each node."""
         whole = np.maximum(self.counts @ self.requests, 1)
         self.prices = self._whole((self.requests / whole).sum(axis=1))
         """(K,); all pods together are worth about WHOLE."""
         self.is_complete = True
         """Whether all sets of pods are looked at that any node takes."""
-        self.patterns = self._enumerated()
+        self.patterns, fits = self._enumerated()
         """(M, K), how many pods of each kind a set has."""
-        rows, self.taken = np.nonzero(self._fits(self.patterns))
+        rows, self.taken = np.nonzero(fits)
         """For all nodes in turn, the sets that the node takes."""
         self.rows, self.begins = np.unique(rows, return_index=True)
         """The nodes that take any set, and where their sets begin in `taken`."""
@@ -93,10 +97,14 @@ class Prices:
         owners = np.searchsorted(self.begins, places, side="right")
         return places[np.unique(owners, return_index=True)[1]]
 
-    def _enumerated(self) -> problem.Ints:
-        """Return all sets of pods that some node takes, the small ones first."""
+    def _enumerated(self) -> tuple[problem.Ints, problem.Flags]:
+        """Return all sets of pods that some node takes, the small ones first, and who does, (N, M).
+
+        A set with one more pod than another has it of the kind of the last one, or of a later kind.
+        """
         kinds = np.arange(len(self.counts))
         found = [np.zeros((0, kinds.size), dtype=np.int64)]
+        taken = [np.zeros((len(self.free), 0), dtype=np.bool_)]
         level, last = np.zeros((1, kinds.size), dtype=np.int64), np.zeros(1, dtype=np.int64)
         most = min(PATTERNS_MAX, CELLS_MAX // max(1, len(self.free)))
         total = 0
@@ -107,18 +115,18 @@ class Prices:
                 break
             level = level[before]
             level[np.arange(len(level)), added] += 1
-            kept = self._fits(level).any(axis=0) & (level <= self.counts).all(axis=1)
+            fits = self._fits(level)
+            kept = fits.any(axis=0) & (level <= self.counts).all(axis=1)
             level, last = level[kept], added[kept]
             total += len(level)
             found.append(level)
-        return np.concatenate(found)
+            taken.append(fits[:, kept])
+        return np.concatenate(found), np.concatenate(taken, axis=1)
 
     def _fits(self, patterns: problem.Ints) -> problem.Flags:
         """Return which nodes take which sets of pods, (N, M)."""
         asked = patterns @ self.requests
-        fits = (patterns @ ~self._usable).T == 0
+        fits: problem.Flags = ((patterns @ ~self._usable).T == 0)[self._alike]
         for column in np.flatnonzero(asked.any(axis=0)).tolist():
-            amounts = asked[:, column]
-            fits &= (amounts <= self.free[:, column, np.newaxis]) | (amounts == 0)
-        flags: problem.Flags = fits
-        return flags
+            fits &= asked[:, column] <= self.free[:, column, np.newaxis]
+        return fits

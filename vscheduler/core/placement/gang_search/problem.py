@@ -129,6 +129,11 @@ class Problem:
     """Whether the problem shows all that decides. Otherwise it may be stricter than the filters
     are, and a search that finds nothing proves nothing."""
 
+    @property
+    def cells(self) -> int:
+        """Nodes times kinds of pods."""
+        return len(self.free) * len(self.kinds)
+
     def key(self) -> bytes:
         """Return all that the answer depends on, but for the order of preference."""
         return b"\0".join(self._parts())
