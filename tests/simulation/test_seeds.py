@@ -11,11 +11,13 @@ from tests.simulation import faults
 
 LATE_WRITES = ("n1", "--usual", "--fault=partition", "--often=12", "--jobs=8")
 FORBIDDEN = ("t1", "--usual", "--fault=deny", "--often=40", "--jobs=20", "--job-seconds=120")
-FIXED = (("1",), ("ca31",), LATE_WRITES, FORBIDDEN)
-"""Runs that found a defect stay here, with knobs that no change of the draws turns."""
+FIXED = (("1",), ("ca31",), FORBIDDEN)
+"""Runs that found a defect stay here, with knobs that no change of the draws turns. One of them,
+late writes, runs each time."""
 LONG = ("ca15", "ca17", "ca41", "ca45", "ca51", "ca53", "ca62")
 """Seeds that found a defect after more than minutes."""
 SHORT = ("--hours=0.05", "--calm=420")
+SMALL = ("--nodes=6", "--jobs=8")
 FINDS_NOTHING = 0
 FINDS_SOMETHING = 1
 
@@ -38,27 +40,29 @@ def passes(arguments: Sequence[str]) -> str:
     return digest(done)
 
 
-@pytest.mark.parametrize("words", FIXED, ids=lambda words: words[0])
-def test_a_fixed_seed_finds_nothing(words: Sequence[str]) -> None:
+def test_a_fixed_seed_finds_nothing() -> None:
     """With all actors."""
-    passes([*words, *SHORT])
+    passes([*LATE_WRITES, *SHORT])
 
 
 def test_the_seed_of_the_day_finds_nothing() -> None:
-    """The message of a failure names the seed."""
-    passes([dt.datetime.now(dt.UTC).date().isoformat(), *SHORT])
-
-
-def test_the_seed_of_the_day_finds_nothing_in_a_world_with_volumes() -> None:
-    """Claims, provisioners, local volumes."""
-    passes([dt.datetime.now(dt.UTC).date().isoformat(), "--volumes", *SHORT])
+    """The message of a failure names the seed. On every other day, pods use volumes, too."""
+    today = dt.datetime.now(dt.UTC).date()
+    passes([today.isoformat(), *(["--volumes"] if today.toordinal() % 2 else []), *SMALL, *SHORT])
 
 
 def test_a_seed_gives_the_same_history_in_each_program() -> None:
     """Addresses differ from program to program, and with them the order of some sets."""
-    runs = [simulate("k7", "--hours=0.003", "--calm=0") for _ in range(4)]
+    runs = [simulate("k7", "--hours=0.003", "--calm=0") for _ in range(2)]
     assert {run.returncode for run in runs} == {FINDS_NOTHING}
     assert len({digest(run) for run in runs}) == 1
+
+
+@pytest.mark.at_length
+@pytest.mark.parametrize("words", FIXED, ids=lambda words: words[0])
+def test_another_fixed_seed_finds_nothing(words: Sequence[str]) -> None:
+    """With all actors, too."""
+    passes([*words, *SHORT])
 
 
 @pytest.mark.at_length
