@@ -55,6 +55,8 @@ class History:
         self.changes: list[Change] = []
         self.now = 1000.0
         self._objects: dict[tuple[str, str], Object] = {}
+        self._courts: dict[int, tuple[judges.Court, int]] = {}
+        """Courts that follow the history, and how much they have seen, by their settings."""
 
     def put(self, resource: str, after: Object, origin: str = "", **more: Any) -> None:
         """Create or change an object."""
@@ -111,14 +113,19 @@ class History:
         view: judges.View | None = None,
         settings: judges.Settings = SETTINGS,
     ) -> list[str]:
-        """The rules that are broken at rest, now."""
+        """The rules that are broken at rest, now.
+
+        Whoever has followed the history, and remembers what it said before, says the same.
+        """
+        views = [] if view is None else [view]
         found = judges.at_rest(
-            self.changes,
-            settings,
-            at=self.now,
-            calm_since=calm_since,
-            views=[] if view is None else [view],
+            self.changes, settings, at=self.now, calm_since=calm_since, views=views
         )
+        court, seen = self._courts.get(id(settings)) or (judges.court(settings), 0)
+        list(court.see(self.changes[seen:]))
+        self._courts[id(settings)] = court, len(self.changes)
+        remembered = judges.soon(court.cluster, settings, at=self.now, views=views, ended=True)
+        assert remembered == found[: len(remembered)]
         return [each.rule for each in found]
 
     def _add(self, **fields: Any) -> None:

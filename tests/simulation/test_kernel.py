@@ -3,11 +3,13 @@
 import asyncio
 import random
 import socket
+import sys
+import time
 from collections.abc import Callable
 
 import pytest
 
-from tests.simulation.kernel import core, loops, network, processes
+from tests.simulation.kernel import core, loops, network, patching, processes
 
 
 class Echo:
@@ -309,3 +311,19 @@ def test_the_order_of_threads_depends_on_the_seed() -> None:
 
     assert story("1") == story("1")
     assert story("1") != story("2")
+
+
+def test_no_module_keeps_the_real_clock() -> None:
+    """A module that takes a clock when it is imported has its name in a list of the patches.
+
+    Otherwise a history would depend on how busy the real machine is.
+    """
+    clocks = (time.time, time.time_ns, time.monotonic, time.perf_counter, time.thread_time)
+    simulated = ("aiohappyeyeballs", "aiohttp", "kopf", "kubernetes", "vscheduler")
+    kept = {
+        name
+        for name, module in sys.modules.items()
+        if name.partition(".")[0] in simulated
+        and any(value is clock for value in vars(module).values() for clock in clocks)
+    }
+    assert kept == {module.__name__ for module in patching.CLOCKED}

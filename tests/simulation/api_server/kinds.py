@@ -1,6 +1,7 @@
 """The kinds that are served, and where."""
 
-from collections.abc import Iterable, Iterator, Mapping
+import functools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -166,7 +167,8 @@ COMMANDS = Kind(
 """Of Volcano; its definition isn't among ours."""
 
 
-def shipped() -> list[Kind]:
+@functools.cache
+def shipped() -> Sequence[Kind]:
     """The kinds of this project's CustomResourceDefinitions."""
     found = []
     for path in sorted(CRDS.glob("*.yaml")):
@@ -185,7 +187,7 @@ def shipped() -> list[Kind]:
                 schema=version["schema"]["openAPIV3Schema"],
             )
         )
-    return found
+    return tuple(found)
 
 
 class Catalogue:

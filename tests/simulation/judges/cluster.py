@@ -1,13 +1,15 @@
 """The cluster between two changes, rebuilt from the history."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from typing import Any, TypeVar
 
 from tests.simulation.judges import amounts, objects
 from tests.simulation.judges.history import Change, Object, served
 
 Key = tuple[str, str]
 """Namespace and name."""
+Said = TypeVar("Said")
 
 
 class Cluster:
@@ -28,6 +30,27 @@ class Cluster:
         """PodGroups by Queue."""
         self.requests: dict[str, amounts.Amounts] = {}
         """By UID of a pod."""
+        self._versions: Counter[Key] = Counter()
+        """How often each PodGroup, or a pod of it, has changed."""
+        self._said: defaultdict[Key, dict[str, tuple[Hashable, Any]]] = defaultdict(dict)
+        """By PodGroup and question."""
+
+    def once(
+        self, key: Key, question: str, say: Callable[[], Said], given: Hashable = None
+    ) -> Said:
+        """Let the answer to a question about a PodGroup be found once for each state of it.
+
+        It may depend on the PodGroup, on its pods and on what is `given`, and on nothing else.
+        """
+        known = self._said[key]
+        state = self._versions[key], given
+        before = known.get(question)
+        if before is not None and before[0] == state:
+            found: Said = before[1]
+            return found
+        found = say()
+        known[question] = state, found
+        return found
 
     def all(self, resource: str) -> Iterable[Object]:
         """The objects of a kind, by its plural."""
@@ -75,6 +98,7 @@ class Cluster:
             if after is None and before is not None:
                 self.requests.pop(before["metadata"]["uid"], None)
         elif resource == "podgroups":
+            self._versions[key] += 1
             if before is not None:
                 self._groups[objects.queue_of(before, self._default)].pop(key, None)
             if after is not None:
@@ -89,6 +113,7 @@ class Cluster:
             return
         group = objects.group_of(pod)
         if group is not None:
+            self._versions[group] += 1
             if sign > 0:
                 self.members[group][key] = pod
             else:

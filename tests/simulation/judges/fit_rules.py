@@ -109,6 +109,7 @@ def _packed(
     return sorted(free) if attempt.takes(pods, count) else ()
 
 
+@objects.once
 def is_plain(pod: Object) -> bool:
     """Whether a pod can be bound, and is usual.
 
@@ -117,6 +118,7 @@ def is_plain(pod: Object) -> bool:
     return UNBINDABLE not in objects.labels(pod) and is_usual(pod)
 
 
+@objects.once
 def is_usual(pod: Object) -> bool:
     """Whether a pod's requests, selector and tolerations are all that it asks for."""
     return _asks_little(pod) and not any(

@@ -110,16 +110,20 @@ class Settings:
     def elapsed(self, start: float, end: float) -> float:
         """Seconds between two moments in which nothing was broken."""
         total, seen = end - start, start
-        for begin, over in sorted(self.faults):
+        for begin, over in sorted(each for each in self.faults if each[1] > start):
             first, last = max(begin, seen), min(over, end)
             if last > first:
                 total -= last - first
                 seen = last
         return total
 
+    def exceeds(self, start: float, end: float, seconds: float) -> bool:
+        """Whether more than so many seconds passed in which nothing was broken."""
+        return end - start > seconds and self.elapsed(start, end) > seconds
+
     def unknown(self, then: float, now: float) -> bool:
         """Whether the daemon may not know yet what others did then."""
-        return self.elapsed(then, now) <= self.news_seconds
+        return not self.exceeds(then, now, self.news_seconds)
 
 
 def served(change: Change) -> bool:

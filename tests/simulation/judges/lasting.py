@@ -29,7 +29,8 @@ class Patience:
         self._told &= self._since.keys()
         for problem, since in self._since.items():
             rule, message = problem
-            seconds = self._settings.elapsed(since, at)
-            if seconds > self._settings.soon_seconds and problem not in self._told:
+            known = problem in self._told
+            if not known and self._settings.exceeds(since, at, self._settings.soon_seconds):
                 self._told.add(problem)
+                seconds = self._settings.elapsed(since, at)
                 yield Finding(at=at, rule=rule, message=f"{message}, for {seconds:.0f} s")

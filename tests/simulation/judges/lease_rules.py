@@ -170,11 +170,11 @@ class Renewed(Judge):
             return
         held, holds = holder(change.before), holder(change.after)
         identity, since = self._renewed.get(change.name, ("", change.at))
-        if ours(change) and identity and held == identity:
+        late = self.settings.exceeds(since, change.at, self.settings.renewal_seconds)
+        if late and ours(change) and identity and held == identity:
             seconds = self.settings.elapsed(since, change.at)
-            if seconds > self.settings.renewal_seconds:
-                message = f"{identity} didn't renew Lease {change.name} for {seconds:.1f} s"
-                yield self.finding(change.at, message)
+            message = f"{identity} didn't renew Lease {change.name} for {seconds:.1f} s"
+            yield self.finding(change.at, message)
         if ours(change):
             self._renewed[change.name] = holds, change.at
         elif held != holds:

@@ -1,9 +1,10 @@
 """What single objects say."""
 
+import functools
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
 
 from tests.simulation.judges.history import Change, Object
 
@@ -11,6 +12,32 @@ GROUPS = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
 SCHEDULER = "scheduling.volcano.sh/scheduler-name"
 ENDED = ("Succeeded", "Failed")
 EXCLUDING = ("NoSchedule", "NoExecute")
+KEPT_MAX = 50_000
+"""Of so many objects the judges remember what they say."""
+
+Said = TypeVar("Said")
+
+
+def once(say: Callable[[Object], Said]) -> Callable[[Object], Said]:
+    """Let a function of one object be computed once for each object.
+
+    An object of the history never changes: whatever is written to it makes another object. So its
+    identity stands for all that it says, as long as the object itself is kept, too.
+    """
+    known: dict[int, tuple[Object, Said]] = {}
+
+    @functools.wraps(say)
+    def said(found: Object) -> Said:
+        known_before = known.get(id(found))
+        if known_before is not None:
+            return known_before[1]
+        if len(known) >= KEPT_MAX:
+            known.clear()
+        value = say(found)
+        known[id(found)] = found, value
+        return value
+
+    return said
 
 
 def key_of(found: Object) -> tuple[str, str]:
@@ -55,6 +82,7 @@ def ended(pod: Object) -> bool:
     return phase(pod) in ENDED
 
 
+@once
 def automatic_groups(pod: Object) -> tuple[str, str]:
     """Names of its automatic PodGroup: ours, and Volcano's, which earlier releases used."""
     owner = pod["metadata"]

@@ -124,7 +124,7 @@ class GivenBack(Judge):
                 continue
             self._since.pop(name, None)
         for name, since in list(self._since.items()):
-            if self.settings.elapsed(since, change.at) > self.settings.soon_seconds:
+            if self.settings.exceeds(since, change.at, self.settings.soon_seconds):
                 yield from self._tell(name, change.at)
 
     def finish(self, at: float, cluster: Cluster) -> Iterator[Finding]:

@@ -1,10 +1,11 @@
 """At rest, the statuses of PodGroups and Queues say what is there."""
 
+import functools
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from tests.simulation.judges import amounts, objects
-from tests.simulation.judges.cluster import Cluster
+from tests.simulation.judges.cluster import Cluster, Key
 from tests.simulation.judges.fit_rules import is_plain, is_usual
 from tests.simulation.judges.history import Finding, Object, Settings
 
@@ -17,17 +18,13 @@ WANTED_STATE = "vscheduler.io/wanted-state"
 def groups_are_true(cluster: Cluster, at: float, settings: Settings) -> Iterator[Finding]:
     """Phase and counts of each PodGroup with pods that the daemon can use."""
     for group in cluster.all("podgroups"):
-        members = list(cluster.members[objects.key_of(group)].values())
-        names = {objects.scheduler_of(pod) for pod in members}
-        if not names and objects.annotations(group).get(objects.SCHEDULER) in settings.schedulers:
-            names = set(settings.schedulers[:1])
-        if len(names) != 1 or not names <= set(settings.schedulers):
-            continue
-        if not all(map(is_plain, members)):
-            continue
-        for problem in _group_problems(group, members, cluster, settings):
-            key = objects.label(objects.key_of(group))
-            yield Finding(at=at, rule=RULE, message=f"PodGroup {key} {problem}")
+        key = objects.key_of(group)
+        queue = cluster.get("queues", ("", objects.queue_of(group, settings.default_queue)))
+        look = functools.partial(
+            _group_problems, group, cluster.members[key], settings, is_queued=queue is not None
+        )
+        for problem in cluster.once(key, "true", look, queue is not None):
+            yield Finding(at=at, rule=RULE, message=f"PodGroup {objects.label(key)} {problem}")
 
 
 def groups_have_their_minimum(cluster: Cluster, at: float, settings: Settings) -> Iterator[Finding]:
@@ -37,24 +34,42 @@ def groups_have_their_minimum(cluster: Cluster, at: float, settings: Settings) -
     nobody has to say anything any more.
     """
     for group in cluster.all("podgroups"):
-        members = list(cluster.members[objects.key_of(group)].values())
-        names = {objects.scheduler_of(pod) for pod in members}
-        if len(names) != 1 or not names <= set(settings.schedulers):
-            continue
-        if not all(map(is_usual, members)) or any(map(objects.leaving, members)):
-            continue
-        conditions = (group.get("status") or {}).get("conditions") or ()
-        said = any(each["type"] == "Scheduled" and each["status"] == "True" for each in conditions)
-        has, minimum = sum(map(objects.counts, members)), objects.minimum(group)
-        if said and has < minimum:
-            key = objects.label(objects.key_of(group))
-            message = f"PodGroup {key} has {has} of {minimum} pods, and is Scheduled"
-            yield Finding(at=at, rule=RULE, message=message)
+        key = objects.key_of(group)
+        look = functools.partial(_lacking, group, cluster.members[key], settings)
+        for problem in cluster.once(key, "minimum", look):
+            yield Finding(at=at, rule=RULE, message=f"PodGroup {objects.label(key)} {problem}")
+
+
+def _lacking(group: Object, pods: Mapping[Key, Object], settings: Settings) -> list[str]:
+    """What a PodGroup that is Scheduled lacks of its minimum."""
+    members = list(pods.values())
+    names = {objects.scheduler_of(pod) for pod in members}
+    if len(names) != 1 or not names <= set(settings.schedulers):
+        return []
+    if not all(map(is_usual, members)) or any(map(objects.leaving, members)):
+        return []
+    conditions = (group.get("status") or {}).get("conditions") or ()
+    said = any(each["type"] == "Scheduled" and each["status"] == "True" for each in conditions)
+    has, minimum = sum(map(objects.counts, members)), objects.minimum(group)
+    return [f"has {has} of {minimum} pods, and is Scheduled"] if said and has < minimum else []
 
 
 def _group_problems(
-    group: Object, members: Sequence[Object], cluster: Cluster, settings: Settings
-) -> Iterator[str]:
+    group: Object, pods: Mapping[Key, Object], settings: Settings, *, is_queued: bool
+) -> list[str]:
+    """What a PodGroup's status says wrongly, if its pods are such that the daemon can use them."""
+    members = list(pods.values())
+    names = {objects.scheduler_of(pod) for pod in members}
+    if not names and objects.annotations(group).get(objects.SCHEDULER) in settings.schedulers:
+        names = set(settings.schedulers[:1])
+    if len(names) != 1 or not names <= set(settings.schedulers):
+        return []
+    if not all(map(is_plain, members)):
+        return []
+    return [*_wrong_counts(group, members), *_wrong_phase(group, members, is_queued=is_queued)]
+
+
+def _wrong_counts(group: Object, members: Sequence[Object]) -> Iterator[str]:
     count: Counter[str] = Counter()
     for pod in members:
         if objects.ended(pod) or not objects.leaving(pod):
@@ -63,8 +78,10 @@ def _group_problems(
     for name in ("running", "succeeded", "failed"):
         if (status.get(name) or 0) != count[name]:
             yield f"has {count[name]} {name} pods, and its status says {status.get(name) or 0}"
-    queue = objects.queue_of(group, settings.default_queue)
-    if not members or cluster.get("queues", ("", queue)) is None:
+
+
+def _wrong_phase(group: Object, members: Sequence[Object], *, is_queued: bool) -> Iterator[str]:
+    if not members or not is_queued:
         return
     right = phases(members, objects.minimum(group))
     if objects.phase(group) not in right:
@@ -116,7 +133,10 @@ def _state_problems(queue: Object, groups: Sequence[Object]) -> Iterator[str]:
 
 
 def _count_problems(queue: Object, groups: Sequence[Object], cluster: Cluster) -> Iterator[str]:
-    count = Counter(_counter(group, cluster) for group in groups)
+    count = Counter(
+        cluster.once(objects.key_of(group), "counter", functools.partial(_counter, group, cluster))
+        for group in groups
+    )
     status = queue.get("status") or {}
     for name in COUNTERS:
         if (status.get(name) or 0) != count[name]:
@@ -134,11 +154,16 @@ def _counter(group: Object, cluster: Cluster) -> str:
     return phase.lower()
 
 
+def _are_plain(pods: Mapping[Key, Object]) -> bool:
+    return all(map(is_plain, pods.values()))
+
+
 def _allocated_problems(queue: Object, groups: Sequence[Object], cluster: Cluster) -> Iterator[str]:
     told = (queue.get("status") or {}).get("allocated")
-    members = [pod for each in groups for pod in cluster.members[objects.key_of(each)].values()]
-    if not all(map(is_plain, members)):
-        return
+    for key in map(objects.key_of, groups):
+        pods = cluster.members[key]
+        if not cluster.once(key, "plain", functools.partial(_are_plain, pods)):
+            return
     held, said = cluster.held(queue["metadata"]["name"]), amounts.amounts(told)
     for resource in dict.fromkeys((*held, *said)):
         if resource != "pods" and held[resource] != said[resource]:

@@ -152,7 +152,7 @@ class AttachLimits(Judge):
         if self.settings.unknown(self._disturbed[node], change.at):
             return
         asked = {volumes.attached(volume) for _, volume in volumes.of_pod(pod, cluster)}
-        present = on_node(cluster, node)
+        present = on_node(cluster, node) if asked else set()
         for driver in sorted({each.driver for each in asked if each} - {""}):
             most = volumes.limit(cluster, node, driver)
             fresh = {each for each in asked if each and each.driver == driver} - present

@@ -26,9 +26,12 @@ class Attached(NamedTuple):
 
 def claims_of(pod: Object) -> Sequence[Key]:
     """The claims that a pod uses, those that are made for it included, each once."""
+    listed = pod["spec"].get("volumes")
+    if not listed:
+        return ()
     namespace, name = objects.key_of(pod)
     found: dict[Key, None] = {}
-    for each in pod["spec"].get("volumes") or ():
+    for each in listed:
         if "persistentVolumeClaim" in each:
             found[namespace, each["persistentVolumeClaim"]["claimName"]] = None
         elif "ephemeral" in each:

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Collection, Coroutine, Iterator
 from typing import Any
 
 import aiohappyeyeballs
+from aiohttp import connector
 from kopf._cogs.clients import scanning
 from kopf._cogs.structs import references
 from kopf._core.reactor import running
@@ -28,6 +29,8 @@ from vscheduler.daemon.liveness import signals, watchdog
 from vscheduler.mirror import state
 
 THREADED = (cycle_thread, operator, signals, thread, watchdog, running, asyncio.runners)
+CLOCKED = (connector,)
+"""Modules that took `monotonic` when they were imported; aiohttp closes old connections by it."""
 CYCLE_SECONDS = (0.002, 0.3)
 """How long each half of a cycle takes."""
 
@@ -104,6 +107,8 @@ def _patch_time(machine: threads.Machine) -> None:
         "sleep": kernel.sleep,
     }
     _replace(time, **patched)
+    for module in CLOCKED:
+        _replace(module, monotonic=monotonic)
     _replace(cooperative.CooperativeYield.__init__, __defaults__=(monotonic,))
     _keyword_default(containment.Failures, "clock", monotonic)
 

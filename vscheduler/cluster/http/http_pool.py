@@ -83,7 +83,8 @@ class HttpPool:
         self._slots = asyncio.Semaphore(most)
         self._connect_seconds = connect_seconds
         self._keep_alive_seconds = keep_alive_seconds
-        self._all: set[PooledConnection] = set()
+        self._all: dict[PooledConnection, None] = {}
+        """In the order in which they were opened, in which they are closed, too."""
         self._idle: list[PooledConnection] = []
         self._sweep: asyncio.TimerHandle | None = None
 
@@ -158,14 +159,17 @@ class HttpPool:
         loop, at = asyncio.get_running_loop(), self._address
         async with asyncio.timeout(self._connect_seconds):
             _, connection = await loop.create_connection(
-                lambda: PooledConnection(loop, self._all.discard, at.context),
+                lambda: PooledConnection(loop, self._forget, at.context),
                 at.host,
                 at.port,
                 ssl=at.context,
                 server_hostname=at.server_name,
             )
-        self._all.add(connection)
+        self._all[connection] = None
         return connection
+
+    def _forget(self, connection: "PooledConnection") -> None:
+        self._all.pop(connection, None)
 
     def _give_back(self, connection: "PooledConnection", *, reusable: bool) -> None:
         if not (reusable and connection.open and connection.context is self._address.context):

@@ -1,8 +1,9 @@
 """Resources reserved for admitted groups but not used yet (Volcano: inqueue resources).
 
 Admission counts reserved amounts as taken. All amounts are by resource name, for the resources in a
-group's minResources. Pods with a scheduling gate can't start, so nothing is reserved for gated pods
-(Volcano: DeductSchGatedResources).
+group's minResources. They depend on the job in the snapshot alone, and are kept with the job. Pods
+with a scheduling gate can't start, so nothing is reserved for gated pods (Volcano:
+DeductSchGatedResources).
 
 Volcano reserves the whole minResources until the group has as much. Pods that have succeeded hold
 nothing any more, but still count as members. So a gang that has lost the node of its last pod would
@@ -28,7 +29,10 @@ def unallocated(state: jobs.WorkingJob) -> resources.ResourceMap:
 
 def required(state: jobs.WorkingJob) -> resources.ResourceMap:
     """Return the resources that the group holds at its minimum, at most its minResources."""
-    job = state.job
+    return state.job.memo("required", lambda: _required(state.job))
+
+
+def _required(job: jobs.Job) -> resources.ResourceMap:
     least, lacked = job.min_resources or {}, _lacked(job)
     if lacked is None:
         return least
@@ -38,6 +42,10 @@ def required(state: jobs.WorkingJob) -> resources.ResourceMap:
 
 def outstanding(state: jobs.WorkingJob) -> resources.ResourceMap:
     """Return the part of `required` not yet allocated to the group."""
+    return state.job.memo("outstanding", lambda: _outstanding(state))
+
+
+def _outstanding(state: jobs.WorkingJob) -> resources.ResourceMap:
     lacked, left = _lacked(state.job), unallocated(state)
     if lacked is None:
         return left
@@ -53,7 +61,7 @@ def holds(state: jobs.WorkingJob) -> bool:
     if state.job.min_resources is None or not state.owed:
         return False
     if state.phase is jobs.Phase.RUNNING:
-        holding = sum(state.counts[status] for status in jobs.HOLDING)
+        holding = sum(map(state.counts.__getitem__, jobs.HOLDING))
         return holding >= state.job.min_member
     return state.phase is jobs.Phase.INQUEUE
 
@@ -68,7 +76,7 @@ def lacks(job: jobs.Job) -> bool:
 
 def missing_pods(state: jobs.WorkingJob) -> resources.ResourceMap:
     """Return the part of `outstanding` not yet requested by any pod."""
-    return _less(outstanding(state), state.job.pending)
+    return state.job.memo("missing", lambda: _less(outstanding(state), state.job.pending))
 
 
 def within(amounts: Mapping[str, int], left: dict[str, int]) -> resources.ResourceMap:

@@ -4,11 +4,10 @@ A pod beyond the minimum of a job, or the only pod of a job, may be evicted alon
 a job are evicted only together, as a whole gang.
 """
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from vscheduler.core.model import decisions, jobs, queues, resources
 from vscheduler.core.preemption import relocations
@@ -68,9 +67,8 @@ class EvictionRules:
     """Where pods of queues within their shares may move; None if such pods stay."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VictimGroup:
-    """Pods of one job that are evicted together."""
+class VictimGroup(NamedTuple):
+    """Pods of one job that are evicted together. Searches make very many of them."""
 
     state: job_state.JobState
     tasks: tuple[jobs.Task, ...]
@@ -142,7 +140,7 @@ def merged(chosen: Sequence[VictimGroup], more: VictimGroup) -> list[VictimGroup
         return [*chosen, more]
     tasks = [task for each in chosen if each.state is more.state for task in each.tasks]
     rest = [each for each in chosen if each.state is not more.state]
-    return [*rest, dataclasses.replace(more, tasks=(*more.tasks, *tasks))]
+    return [*rest, more._replace(tasks=(*more.tasks, *tasks))]
 
 
 def cost(chosen: Sequence[VictimGroup]) -> Cost:

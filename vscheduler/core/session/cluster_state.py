@@ -57,6 +57,8 @@ class ClusterState:
         self._volumes = volumes
         self._eviction_refused = taken.carried.eviction_refused_pods
         self._requests: dict[jobs.PodClass, resources.Vector] = {}
+        self._evictable_on: dict[int, Sequence[jobs.Task]] = {}
+        """By row. Many searches look at the same nodes."""
 
     def attach(self, notify: Callable[[str, jobs.Task], None]) -> None:
         """Notify plugins of placements and evictions from here on: `notify(hook, task)`."""
@@ -76,7 +78,10 @@ class ClusterState:
 
     def evictable_on(self, row: int) -> Sequence[jobs.Task]:
         """Return this scheduler's evictable pods on a node, as the cycle began, by UID."""
-        return self.evictable.on(row)
+        found = self._evictable_on.get(row)
+        if found is None:
+            found = self._evictable_on[row] = tuple(self.evictable.on(row))
+        return found
 
     @cached_property
     def evictable(self) -> evictable_pods.EvictablePods:
@@ -229,6 +234,11 @@ class Budgets:
         A pod under two budgets is never allowed: the Eviction API answers 500, whatever the budgets
         permit.
         """
+        if len(tasks) == 1:  # most questions are about one pod, and most pods have no budget
+            covering = self._of(tasks[0])
+            return not covering or (
+                len(covering) == 1 and self._taken[covering[0]] < self._budgets[covering[0]].allowed
+            )
         wanted: Counter[int] = Counter()
         for task in tasks:
             covering = self._of(task)
