@@ -89,6 +89,7 @@ def configuration(name: str) -> str:
         (ROOT / "manifests", {}),
         (OVERLAYS / "monitoring", {"monitoring": True}),
         (OVERLAYS / "without-volumes", {"volumes": False}),
+        (OVERLAYS / "without-devices", {"devices": False}),
         (
             OVERLAYS / "two-schedulers",
             {
@@ -155,7 +156,7 @@ def test_a_scheduler_has_the_name_that_it_is_given(helm: Path) -> None:
     namespaces = {each["metadata"].get("namespace") for each in objects.values()}
     assert namespaces == {None, "elsewhere"}
     policies = [each for (kind, _), each in objects.items() if kind == POLICIES]
-    assert len(policies) == 4
+    assert len(policies) == 5
     for policy in policies:
         assert ":(vscheduler(-[a-z0-9.-]+)?|gpu)$" in json.dumps(policy)
 

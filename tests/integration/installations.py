@@ -18,6 +18,7 @@ ROOTS = {
     "two": permissions.MANIFESTS / "overlays" / "two-schedulers",
     "monitored": permissions.MANIFESTS / "overlays" / "monitoring",
     "without volumes": permissions.MANIFESTS / "overlays" / "without-volumes",
+    "without devices": permissions.MANIFESTS / "overlays" / "without-devices",
 }
 NAMESPACE = f"/api/v1/namespaces/{permissions.NAMESPACE}"
 PODS = f"{NAMESPACE}/pods"

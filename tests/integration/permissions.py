@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,10 @@ class Right:
     resource: str
     verb: str
     name: str = ""
+
+
+CLAIMS = "resourceclaims"
+ALLOCATES = Right("resource.k8s.io", f"{CLAIMS}/binding", "patch")
 
 
 def permit(plane: control_plane.ControlPlane, user: str, *schedulers: str) -> Path:
@@ -95,7 +99,18 @@ def granted(half: str) -> set[Right]:
 
 
 def used(log: Path, user: str) -> set[Right]:
-    """What a user has been allowed, by an audit log; Leases by name, but where they are made."""
+    """What a user has been allowed, by an audit log; Leases by name, but where they are made.
+
+    No log has what the API server asks for beside the right to a request: who allocates a claim for
+    devices needs one more.
+    """
+    found = _used(log, user)
+    return (
+        found | {ALLOCATES} if replace(ALLOCATES, resource=f"{CLAIMS}/status") in found else found
+    )
+
+
+def _used(log: Path, user: str) -> set[Right]:
     return {
         Right(
             target.get("apiGroup", ""),

@@ -12,7 +12,7 @@ import pytest
 from anyio import from_thread
 
 from tests.faults import plans, proxying
-from tests.integration import daemons, foreign, installations, permissions, tenancy
+from tests.integration import daemons, devices, foreign, installations, permissions, tenancy
 from vscheduler.daemon import settings
 from vscheduler.mirror.translate import usage_annotation
 from vscheduler.sandbox import client, control_plane, credentials
@@ -98,6 +98,7 @@ class Halves:
             # Nobody else is there to make it.
             daemons.until(lambda: tenancy.queue_of(self._plane, "default"), first)
             self._ask_for_volumes(first)
+            self._ask_for_devices(first)
             with self._half(settings.CONTROLLERS, GONE) as second:
                 self._look_after_groups(second)
                 self._reclaim(first)
@@ -138,6 +139,18 @@ class Halves:
             finalizers = {"metadata": {"finalizers": None}}
             api.request("PATCH", path, finalizers, headers={"content-type": MERGE})
             api.delete(path)
+
+    def _ask_for_devices(self, scheduler: daemons.Daemon) -> None:
+        """A pod gets a device."""
+        api = self._plane.api
+        devices.publish(api, ["node-0", "node-1"], 1)
+        devices.a_claim(api, "gpu", devices.asked(1))
+        devices.a_gang(self._plane, "gpu", 1, {"resourceClaimName": "gpu"})
+        daemons.until(lambda: "gpu-0" in daemons.nodes_of(self._plane), scheduler)
+        assert devices.wrong(api) == []
+        api.delete(f"{daemons.PODS}/gpu-0?gracePeriodSeconds=0")
+        api.delete(f"{daemons.GROUPS}/gpu")
+        api.delete(f"{devices.CLAIMS}/gpu")
 
     def _look_after_groups(self, controllers: daemons.Daemon) -> None:
         """Pods of each kind of owner get a PodGroup and run; one without pods is removed."""
@@ -201,7 +214,7 @@ def losing_an_answer(plane: control_plane.ControlPlane, folder: Path) -> Iterato
         plans.Rule(requests=requests, fault=plans.LoseAnswer(), at_most=1)
         for requests in (
             *("^POST .*/binding$", "^PATCH .*/persistentvolumeclaims/"),
-            "^PATCH .*/persistentvolumes/",
+            *("^PATCH .*/persistentvolumes/", "^PATCH .*/resourceclaims/"),
         )
     ]
     served = proxying.serving(proxying.upstream_of(account), plans.Plan(rules))

@@ -6,9 +6,8 @@ from typing import Any
 from tests.integration import daemons
 from vscheduler.sandbox import control_plane
 
-CLAIMS: dict[str, Any] = {"resourceClaims": [{"name": "gpu", "resourceClaimName": "gpu"}]}
 PRIORITY = "volcano.sh/task-priority"
-FLAW = "spec.resourceClaims: dynamic resources aren't supported"
+FLAW = f"metadata.annotations[{PRIORITY}]: 'low' is not an integer"
 
 
 def a_pod(
@@ -57,31 +56,31 @@ def test_a_pod_that_cant_be_used_says_so_until_it_is_put_right_or_replaced(
     daemons.a_queue(cluster, "default")
     daemon = start()
     daemons.a_gang(cluster, "two", 0, minimum=2)
-    a_pod(cluster, "claims", "two", **CLAIMS)
+    a_pod(cluster, "broken", "two", priority="low")
     a_pod(cluster, "first", "two", priority="high")
-    a_pod(cluster, "alone", "", **CLAIMS)
+    a_pod(cluster, "alone", "", priority="low")
     all_of_them = {
         "alone": ("SchedulerError", f"the pod can't be used: {FLAW}"),
-        "claims": ("SchedulerError", f"the pod can't be used: {FLAW}"),
+        "broken": ("SchedulerError", f"the pod can't be used: {FLAW}"),
         "first": (
             "SchedulerError",
             f"the pod can't be used: metadata.annotations[{PRIORITY}]: 'high' is not an integer",
         ),
     }
     daemons.until(lambda: told(cluster) == all_of_them, daemon)
-    said = f"2 of 2 pods can't be used, such as pod default/claims: {FLAW}"
+    said = f"2 of 2 pods can't be used, such as pod default/broken: {FLAW}"
     daemons.until(lambda: group_says(cluster) == said, daemon)
     daemons.until(lambda: events(cluster) == dict.fromkeys(all_of_them, 1), daemon)
 
     body = {"metadata": {"annotations": {PRIORITY: "5"}}}
     cluster.api.patch(f"{daemons.PODS}/first", body)
-    said = f"1 of 2 pods can't be used: pod default/claims: {FLAW}"
+    said = f"1 of 2 pods can't be used: pod default/broken: {FLAW}"
     daemons.until(lambda: group_says(cluster) == said, daemon)
     daemons.until(lambda: told(cluster)["first"] == ("PodRejected", said), daemon)
-    assert told(cluster)["claims"] == all_of_them["claims"]
-    assert events(cluster)["claims"] == 1
+    assert told(cluster)["broken"] == all_of_them["broken"]
+    assert events(cluster)["broken"] == 1
 
-    cluster.api.delete(f"{daemons.PODS}/claims", gracePeriodSeconds=0)
+    cluster.api.delete(f"{daemons.PODS}/broken", gracePeriodSeconds=0)
     a_pod(cluster, "second", "two")
     daemons.until(lambda: len(daemons.nodes_of(cluster)) == 2, daemon)
     assert told(cluster) == {"alone": all_of_them["alone"]}

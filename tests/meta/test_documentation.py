@@ -33,8 +33,8 @@ STRANGERS = {
     "--create-namespace", "--set", "--take-ownership", "--values",  # helm
     "--directory", "--keep", "--nodes", "--with-scheduler",  # python -m vscheduler.sandbox
     "--at-length", "--lease-timing",  # pytest, of this repository
-    "--calm", "--denied", "--fault", "--hours", "--job-seconds", "--jobs", "--lease-seconds",
-    "--often", "--pauses", "--shrink", "--usual", "--volumes",
+    "--calm", "--denied", "--devices", "--fault", "--hours", "--job-seconds", "--jobs",
+    "--lease-seconds", "--often", "--pauses", "--shrink", "--usual", "--volumes",
     "--workers",  # python -m tests.simulation
     "--crds", "--kubelets", "--peer", "--peer-name", "--peer-without-groups", "--rest",
     "--restart", "--starved", "--runs",  # make bench

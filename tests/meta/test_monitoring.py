@@ -47,6 +47,7 @@ def exported() -> dict[str, set[str]]:
     observed.observe_cycle(RESULT, {"snapshot": 0.1, "decide": 0.1, "commit": 0.1})
     observed.observe_bind("bound", bound=True, seconds=1)
     observed.observe_claim("written")
+    observed.observe_allocation("written")
     observed.observe_plans(claimed=1, victims=1)
     observed.observe_plan("reclaim")
     observed.observe_eviction("evicted")

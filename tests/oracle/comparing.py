@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from tests.oracle import (
+    devices,
     differences,
     features,
     gangs,
@@ -28,6 +29,7 @@ SUITE: Mapping[str, World] = {
     **{name: partial(features.world, name) for name in features.FEATURES},
     volume_cases.FEATURE: volume_cases.world,
     **{name: partial(volumes.world, name) for name in volumes.FEATURES},
+    **{name: partial(devices.world, name) for name in devices.FEATURES},
     **{f"gangs-{name}": partial(gangs.world, name) for name in gangs.KINDS},
 }
 """The world of a seed, by feature."""

@@ -22,7 +22,7 @@ UNMANAGED = {
 
 GRACE_SECONDS = 86400
 NAMESPACES: Mapping[str, Mapping[str, str]] = {
-    "oracle-a": {"team": "red", "env": "prod"},
+    "oracle-a": {"team": "red", "env": "prod", "resource.kubernetes.io/admin-access": "true"},
     "oracle-b": {"team": "blue", "env": "prod"},
     "oracle-c": {},
 }

@@ -1,4 +1,4 @@
-"""Storage objects of a world on an API server, with the status that they are to have."""
+"""Storage objects and devices of a world on an API server, with the status they are to have."""
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,6 +10,7 @@ Document = manifests.Document
 
 CORE = "/api/v1"
 STORAGE = "/apis/storage.k8s.io/v1"
+RESOURCE = "/apis/resource.k8s.io/v1"
 KINDS: Mapping[str, tuple[str, str]] = {
     "StorageClass": (STORAGE, "storageclasses"),
     "CSIDriver": (STORAGE, "csidrivers"),
@@ -18,6 +19,9 @@ KINDS: Mapping[str, tuple[str, str]] = {
     "PersistentVolume": (CORE, "persistentvolumes"),
     "PersistentVolumeClaim": (CORE, "persistentvolumeclaims"),
     "VolumeAttachment": (STORAGE, "volumeattachments"),
+    "DeviceClass": (RESOURCE, "deviceclasses"),
+    "ResourceSlice": (RESOURCE, "resourceslices"),
+    "ResourceClaim": (RESOURCE, "resourceclaims"),
 }
 """Where each kind is served, in the order in which objects are made."""
 
@@ -68,7 +72,7 @@ def documents(api: client.Client) -> list[Document]:
     """All objects as the API server has them."""
     found: list[Document] = []
     for kind, (root, plural) in KINDS.items():
-        version = "v1" if root == CORE else "storage.k8s.io/v1"
+        version = "v1" if root == CORE else root.removeprefix("/apis/")
         listed = api.list(f"{root}/{plural}")
         found += [{"apiVersion": version, "kind": kind, **each} for each in listed]
     return found

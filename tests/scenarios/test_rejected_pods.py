@@ -10,7 +10,10 @@ from vscheduler.mirror import wording
 from vscheduler.simulator import run
 
 CLAIMS = {"resourceClaims": [{"name": "gpu"}]}
-FLAW = "pod ns/bad-0: spec.resourceClaims: dynamic resources aren't supported"
+FLAW = (
+    "pod ns/bad-0: spec.resourceClaims[0]: names neither a claim nor a template; nothing else is "
+    "supported"
+)
 ROLES = {"minMember": 2, "minTaskMember": {"w": 1, "x": 1}}
 ELASTIC = {"minMember": 1}
 GANG = {"minMember": 2}

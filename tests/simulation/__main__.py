@@ -65,6 +65,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--lease-seconds", type=float, help="how often a Lease is touched by hand")
     parser.add_argument("--denied", type=float, help="the part of the pods whose binds are denied")
     parser.add_argument("--volumes", action="store_true", help="pods use volumes, too")
+    parser.add_argument("--devices", action="store_true", help="pods use devices, too")
     parser.add_argument("--fault", action="append", help="only this fault; may be given again")
     parser.add_argument("--quiet", action="store_true", help="without any fault")
     parser.add_argument("--without", action="append", default=[], help="a fault or an actor")
@@ -77,6 +78,8 @@ def _knobs(options: argparse.Namespace) -> knobs.Knobs:
     given = {name: value for name in TURNED if (value := getattr(options, name)) is not None}
     if options.volumes:
         drawn = replace(drawn, storage=knobs.draw_storage(options.seed))
+    if options.devices:
+        drawn = replace(drawn, devices=knobs.draw_devices(options.seed))
     strike = () if options.quiet else options.fault or drawn.faults
     return replace(drawn, **given, faults=tuple(strike))
 
@@ -88,7 +91,7 @@ def _show(
     speed = outcome.hours / max(outcome.cpu_seconds, 0.001) * 3600
     write(
         f"seed {options.seed}: {outcome.hours:.1f} h, {outcome.pods} pods, {outcome.binds} binds, "
-        f"{outcome.with_claims} of them with claims, "
+        f"{outcome.with_claims} of them with claims, {outcome.with_devices} with devices, "
         f"{outcome.writes} writes, {outcome.strikes} faults, {outcome.steps} steps, "
         f"{outcome.cpu_seconds:.0f} CPU s, {speed:.0f} h an hour, "
         f"history {outcome.digest}\n"
@@ -123,7 +126,9 @@ def _words(options: argparse.Namespace) -> list[str]:
         for name in TURNED
         if (value := getattr(options, name)) is not None
     ]
-    words += [f"--{name}" for name in ("usual", "quiet", "volumes") if getattr(options, name)]
+    words += [
+        f"--{name}" for name in ("usual", "quiet", "volumes", "devices") if getattr(options, name)
+    ]
     words += [f"--fault={name}" for name in options.fault or ()]
     return words + [f"--without={name}" for name in options.without]
 

@@ -41,6 +41,8 @@ class Knobs:
     """How many calls the daemon makes at once."""
     storage: actors.Storage = field(default_factory=actors.Storage)
     """How much uses volumes, and what goes wrong with these; nothing unless asked for."""
+    devices: actors.Devices = field(default_factory=actors.Devices)
+    """How much uses devices; nothing unless asked for."""
     faults: tuple[str, ...] = field(default=tuple(faults.KINDS))
     often: float = 1.0
     """How many times as often as usual faults strike."""
@@ -81,4 +83,14 @@ def draw_storage(seed: str) -> actors.Storage:
         limit=chance.choice((None, 2, 4)),
         local=chance.choice((1, 2, 4)),
         delete_seconds=chance.choice((30.0, 300.0)),
+    )
+
+
+def draw_devices(seed: str) -> actors.Devices:
+    """The knobs of a seed in a world with devices. Chance of their own, likewise."""
+    chance = random.Random(f"{seed}/devices")
+    return actors.Devices(
+        part=chance.choice((0.3, 0.6)),
+        each=chance.choice((2, 4, 8)),
+        change_seconds=chance.choice((30.0, 300.0)),
     )

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tests.simulation import actors, faults, instances, judges, knobs
 from tests.simulation.api_server import http, server
-from tests.simulation.judges import rest_rules, volumes
+from tests.simulation.judges import devices, rest_rules, volumes
 from tests.simulation.kernel import core, network, patching
 from vscheduler.daemon import application
 
@@ -74,6 +74,8 @@ class Outcome:
     binds: int = 0
     with_claims: int = 0
     """How many of the pods that were bound have claims."""
+    with_devices: int = 0
+    """How many have claims of devices."""
     strikes: int = 0
     pods: int = 0
     digest: str = ""
@@ -105,6 +107,7 @@ class Simulation:
                 lease_seconds=turned.lease_seconds,
                 denied=turned.denied,
                 storage=turned.storage,
+                devices=turned.devices,
                 schedulers=(SCHEDULER,),
                 without=options.without,
             ),
@@ -281,6 +284,7 @@ class Simulation:
         bound = [each.after for each in history if each.verb == "bind" and each.code < 300]
         outcome.binds = len(bound)
         outcome.with_claims = sum(bool(each and volumes.claims_of(each)) for each in bound)
+        outcome.with_devices = sum(bool(each and devices.claims_of(each)) for each in bound)
         outcome.pods = len({each.uid for each in history if each.resource == "pods" and each.uid})
         outcome.strikes = len(self.faults.strikes)
         outcome.digest = _digest(history)

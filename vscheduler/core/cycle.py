@@ -11,11 +11,13 @@ import numpy as np
 from vscheduler.core.config import policy
 from vscheduler.core.model import decisions, jobs, resources, snapshot
 from vscheduler.core.placement import nominated_pods, placement
+from vscheduler.core.placement.devices import state as devices
 from vscheduler.core.placement.pod_affinity import counts
 from vscheduler.core.placement.volumes import state as volumes
 from vscheduler.core.preemption import nominations, partial_gangs, relocations, reprieves
 from vscheduler.core.session import (
     claim_attempts,
+    device_binding,
     dispatch,
     job_state,
     job_status,
@@ -71,6 +73,7 @@ def open_session(
         ),
         nominated=nominated_pods.NominatedPods(taken),
         volumes=volumes.Volumes(taken, limited.spend),
+        devices=devices.Devices(taken, limited.spend),
     )
     opened.open(guarded, placement.Placement(opened), relocations.awaited_replacements(opened))
     return opened
@@ -115,6 +118,19 @@ def check_invariants(opened: session.Session) -> None:
         for task in (bind.task for bind in binds if bind.task.volumes):
             unbound = [key for key in claim_attempts.keys(task) if not stored[key].bound]
             assert not unbound, f"{task.key} is bound before {unbound}"
+    if opened.devices.allocates:
+        _check_devices(opened, [bind.task for bind in binds])
+
+
+def _check_devices(opened: session.Session, starting: Sequence[jobs.Task]) -> None:
+    """All claims of the tasks are allocated and reserved for them, as the API server has shown."""
+    known = opened.snapshot.devices.claims
+    for task in starting:
+        for key in device_binding.keys(task):
+            claim = known[key]
+            usable = claim.allocation is not None and claim.is_reserved_for(task.uid)
+            assert usable, f"{task.key} is bound before {key}"
+            assert not claim.writing, f"{task.key} is bound while {key} is being written"
 
 
 def _check_rows(opened: session.Session) -> None:

@@ -10,7 +10,7 @@ from aiohttp import web
 from vscheduler.cluster.http import connection
 from vscheduler.daemon import settings
 from vscheduler.daemon.leader_election import api
-from vscheduler.mirror.decode import events
+from vscheduler.mirror.decode import events, kinds
 
 log = structlog.get_logger(__name__)
 
@@ -55,8 +55,12 @@ class WatchState:
 
     @property
     def absent(self) -> bool:
-        """Whether the daemon continues without the kind."""
-        lasting = self.refused and self.seconds >= REFUSED_SECONDS
+        """Whether the daemon continues without the kind.
+
+        API servers before 1.34 don't serve the kinds about devices, and won't soon.
+        """
+        missing = isinstance(self.problem, connection.NotFound) and self.kind in kinds.DEVICES
+        lasting = self.refused and (missing or self.seconds >= REFUSED_SECONDS)
         return lasting and self.kind not in NEEDED and not self.listed
 
 

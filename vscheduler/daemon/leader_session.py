@@ -15,6 +15,7 @@ import structlog
 
 from vscheduler.cluster.writes import (
     binder,
+    claim_allocator,
     claim_binder,
     evictor,
     queue_status_writer,
@@ -26,11 +27,11 @@ from vscheduler.core.model import jobs
 from vscheduler.daemon import (
     controller_manager,
     informers,
+    kind_access,
     outlets,
     pacing,
     runtime,
     scheduling_loop,
-    storage_access,
     watched_kinds,
 )
 from vscheduler.daemon.leader_election import api
@@ -235,9 +236,9 @@ class LeaderSession:
             may_commit=runtime.permit(token),
             pace=pacing.Pace(period_seconds=runtime.given.schedule_period_seconds),
         )
-        access = storage_access.StorageAccess(runtime.mirror, runtime.watches.states)
+        access = kind_access.KindAccess(runtime.mirror, runtime.watches.states)
         access.look()
-        group.create_task(access.follow(self._loop.reconsider), name="look for volumes")
+        group.create_task(access.follow(self._loop.reconsider), name="look for kinds")
         group.create_task(self._loop.keep_time(), name="keep time")
         group.create_task(self._run(self._loop), name="schedule")
 
@@ -274,6 +275,7 @@ class LeaderSession:
             failures=runtime.failures,
             committer=binder.Binder(link, queue, to_finish, stamp=stamp if token.holder else None),
             claim_binder=claim_binder.ClaimBinder(link, queue, to_finish, schedulers=names),
+            claim_allocator=claim_allocator.ClaimAllocator(link, queue, to_finish),
             evictor=evictor.Evictor(link, queue, to_finish),
             reporter=status_writer.StatusWriter(
                 link,

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from vscheduler import containment
 from vscheduler.cluster.writes import (
     binder,
+    claim_allocator,
     claim_binder,
     evictor,
     queue_status_writer,
@@ -19,6 +20,7 @@ class Outlets:
 
     committer: binder.Binder
     claim_binder: claim_binder.ClaimBinder
+    claim_allocator: claim_allocator.ClaimAllocator
     evictor: evictor.Evictor
     reporter: status_writer.StatusWriter
     queue_reporter: queue_status_writer.QueueStatusWriter

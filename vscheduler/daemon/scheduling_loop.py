@@ -15,7 +15,7 @@ from vscheduler.cluster.writes import binder, cooperative, evictor
 from vscheduler.core import cycle
 from vscheduler.core.config import policy
 from vscheduler.core.model import decisions, jobs, nodes, snapshot
-from vscheduler.daemon import cycle_thread, outlets, pacing, refused_binds, volume_requests
+from vscheduler.daemon import claim_writes, cycle_thread, outlets, pacing, refused_binds
 from vscheduler.daemon.observability import cycle_log, metrics
 from vscheduler.mirror import state
 from vscheduler.mirror.decode import events
@@ -64,12 +64,9 @@ class SchedulingLoop:
         self._failed_binds: backoff.Backoff[jobs.TaskId] = backoff.Backoff(pace.growth(free=1))
         self._refused_binds = refused_binds.RefusedBinds()
         self._refused_jobs: backoff.Backoff[jobs.JobId] = backoff.Backoff(pace.growth(free=1))
-        self._volume_requests = volume_requests.VolumeRequests(
-            mirror,
-            outlets.claim_binder,
-            growth=pace.growth(free=1),
-            observe=observed.observe_claim,
-            changed=self._pacing.changed,
+        growth, changed = pace.growth(free=1), self._pacing.changed
+        self._claims = claim_writes.ClaimWrites(
+            mirror, outlets, observed, growth=growth, changed=changed
         )
         self._refused_victims: backoff.Backoff[jobs.TaskId] = backoff.Backoff(pace.growth())
 
@@ -224,9 +221,9 @@ class SchedulingLoop:
         unbound = self._failed_binds.ended(now)
         for uid in unbound:
             self._mirror.forget(uid)
-        volumes, victims = self._volume_requests.ended(now), self._refused_victims.ended(now)
+        claims, victims = self._claims.ended(now), self._refused_victims.ended(now)
         # A list, so that all are evaluated: `ended` removes pauses.
-        if any([unbound, volumes, self._refused_jobs.ended(now), victims]):
+        if any([unbound, claims, self._refused_jobs.ended(now), victims]):
             self._pacing.changed()
 
     async def _wait(self) -> None:
@@ -249,9 +246,8 @@ class SchedulingLoop:
             eviction_refused_pods=self._refused_victims.pausing,
             eviction_refused_jobs=self._refused_jobs.pausing,
             refused_binds=self._refused_binds.current(self._is_there),
-            refused_claims=self._volume_requests.refused,
         )
-        taken = self._mirror.snapshot(time.time(), carried)
+        taken = self._mirror.snapshot(time.time(), self._claims.noted(carried))
         self._cycle_log.log_refusals(taken.refused)
         opened, worked = time.monotonic(), time.thread_time() - began
         run = partial(cycle.run_cycle, taken, self._policy, self._pace.budget)
@@ -301,8 +297,7 @@ class SchedulingLoop:
         still = partial(self._still_fits, taken.nodes.layout)
         bound = await self._bind(result.binds, still, now)
         self._carried = result.carried
-        with self._failures.contained("schedule", "requests for volumes"):
-            self._volume_requests.carry_out(result, self._is_there)
+        self._claims.carry_out(result, self._is_there)
         with self._failures.contained("schedule", "evictions"):
             self._evict(taken, result, now)
         with self._failures.contained("schedule", "statuses of jobs"):

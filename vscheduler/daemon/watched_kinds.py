@@ -25,6 +25,9 @@ PATHS: Mapping[kinds.Kind, paths.Path] = {
     kinds.Kind.CSI_DRIVER: paths.CSI_DRIVERS.everywhere,
     kinds.Kind.CAPACITY: paths.CAPACITIES.everywhere,
     kinds.Kind.ATTACHMENT: paths.ATTACHMENTS.everywhere,
+    kinds.Kind.RESOURCE_CLAIM: paths.RESOURCE_CLAIMS.everywhere,
+    kinds.Kind.RESOURCE_SLICE: paths.RESOURCE_SLICES.everywhere,
+    kinds.Kind.DEVICE_CLASS: paths.DEVICE_CLASSES.everywhere,
 }
 """The collection of each kind."""
 
@@ -35,7 +38,7 @@ def watched(given: settings.Settings) -> list[kinds.Kind]:
     """Return the kinds to watch: only kinds that some part of this instance needs."""
     return [
         kind
-        for kind in kinds.Kind
+        for kind in PATHS
         if (given.schedules or kind in NEEDED_BY_CONTROLLERS)
         and (given.priority_classes or kind is not kinds.Kind.PRIORITY_CLASS)
     ]

@@ -7,6 +7,9 @@ UNSCHEDULABLE = "Unschedulable"
 WAITS_FOR_VOLUMES = str(decisions.ReasonCode.WAITS_FOR_VOLUMES)
 """The reason of conditions and events of pods that have a node, and wait for their claims."""
 
+WAITS_FOR_DEVICES = str(decisions.ReasonCode.WAITS_FOR_DEVICES)
+"""The same for pods whose devices the API server refuses to have allocated."""
+
 NOT_ENOUGH_RESOURCES = "NotEnoughResources"
 REASONS = {
     decisions.ReasonCode.QUEUE_MISSING: "QueueNotFound",
@@ -16,10 +19,11 @@ REASONS = {
     decisions.ReasonCode.TOO_FEW_SUB_GROUPS: "NotEnoughPodsOfTask",
     decisions.ReasonCode.TOO_FEW_OF_SUB_GROUP: "NotEnoughPodsOfTask",
     decisions.ReasonCode.WAITS_FOR_VOLUMES: "WaitsForVolumes",
+    decisions.ReasonCode.WAITS_FOR_DEVICES: "WaitsForDevices",
 }
 """Reasons of condition Unschedulable; codes not listed have reason NotEnoughResources. All reasons
 are Volcano's, except QueueNotFound (Volcano reports a missing queue in its webhook) and
-WaitsForVolumes (Volcano binds volumes pod by pod).
+WaitsForVolumes and WaitsForDevices (Volcano binds both pod by pod).
 """
 
 NOT_ADMITTED = frozenset(
@@ -32,6 +36,9 @@ NOT_ADMITTED = frozenset(
 """Reason codes of groups that wait for admission. Waiting for admission deserves no warning
 (Volcano: JobEnqueueable).
 """
+
+CLAIMS = (decisions.ReasonCode.WAITS_FOR_VOLUMES, decisions.ReasonCode.WAITS_FOR_DEVICES)
+"""Reason codes of jobs that have nodes and wait for their claims."""
 
 NO_NODE_HELPS = NOT_ADMITTED - {decisions.ReasonCode.CLUSTER_FULL} | {
     decisions.ReasonCode.QUEUE_MISSING,
@@ -50,6 +57,7 @@ NO_NODE_HELPS = NOT_ADMITTED - {decisions.ReasonCode.CLUSTER_FULL} | {
     decisions.ReasonCode.GATED,
     decisions.ReasonCode.BIND_REFUSED,
     decisions.ReasonCode.WAITS_FOR_VOLUMES,
+    decisions.ReasonCode.WAITS_FOR_DEVICES,
 }
 """Reason codes with which pods would wait even in an empty cluster."""
 
@@ -60,14 +68,15 @@ def group_reason(reason: decisions.Reason) -> str:
 
 
 def is_expected(reason: decisions.Reason) -> bool:
-    """Whether waiting for this reason deserves no warning: admission and volumes take time."""
-    waits = reason.code is decisions.ReasonCode.WAITS_FOR_VOLUMES and not is_late(reason)
-    return waits or reason.code in NOT_ADMITTED
+    """Whether waiting for this reason deserves no warning: admission and claims take time."""
+    return not is_late(reason) if reason.code in CLAIMS else reason.code in NOT_ADMITTED
 
 
 def is_late(reason: decisions.Reason) -> bool:
-    """Whether volumes that the job waits for could not be had so far."""
-    return reason.volumes is not None and bool(reason.volumes.pause or reason.volumes.refusal)
+    """Whether volumes or devices that the job waits for could not be had so far."""
+    volumes, devices = reason.volumes, reason.devices
+    late = volumes is not None and bool(volumes.pause or volumes.refusal)
+    return late or (devices is not None and bool(devices.refusal))
 
 
 def pod_reason(reason: decisions.Reason) -> str:

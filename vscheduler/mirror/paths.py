@@ -116,6 +116,7 @@ def version(api_version: str) -> Path:
 
 VOLCANO = "scheduling.volcano.sh/v1beta1"
 STORAGE = "storage.k8s.io/v1"
+DEVICES = "resource.k8s.io/v1"
 
 NAMESPACES = Collection(api_version="v1", kind="Namespace", plural="namespaces", namespaced=False)
 NODES = Collection(api_version="v1", kind="Node", plural="nodes", namespaced=False)
@@ -140,6 +141,16 @@ CAPACITIES = Collection(
 )
 ATTACHMENTS = Collection(
     api_version=STORAGE, kind="VolumeAttachment", plural="volumeattachments", namespaced=False
+)
+RESOURCE_CLAIMS = Collection(api_version=DEVICES, kind="ResourceClaim", plural="resourceclaims")
+RESOURCE_CLAIM_TEMPLATES = Collection(
+    api_version=DEVICES, kind="ResourceClaimTemplate", plural="resourceclaimtemplates"
+)
+RESOURCE_SLICES = Collection(
+    api_version=DEVICES, kind="ResourceSlice", plural="resourceslices", namespaced=False
+)
+DEVICE_CLASSES = Collection(
+    api_version=DEVICES, kind="DeviceClass", plural="deviceclasses", namespaced=False
 )
 REPLICA_SETS = Collection(api_version="apps/v1", kind="ReplicaSet", plural="replicasets")
 STATEFUL_SETS = Collection(api_version="apps/v1", kind="StatefulSet", plural="statefulsets")

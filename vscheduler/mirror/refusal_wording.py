@@ -45,7 +45,17 @@ def _words(refusal: refusals.Refusal) -> Words:
             return _TOO_MANY_PODS
         case refusals.Refusal(Code.NOMINATED_RESOURCE, resources.PODS):
             return _NOMINATED_SLOTS
+        case refusals.Refusal(Code.NO_SUCH_DEVICES | Code.DEVICES_IN_USE):
+            return _devices(refusal)
     return _WORDS[refusal.code]
+
+
+def _devices(refusal: refusals.Refusal) -> Words:
+    """Return the words for too few devices, with how many there are on all nodes."""
+    every, _, used = refusal.detail.partition("/")
+    which = "free" if refusal.code is Code.DEVICES_IN_USE else "such"
+    figures = f"{every} such device{'' if every == '1' else 's'}, {used} allocated"
+    return _node("had ", f"too few {which} devices of class {{subject}} ({figures})")
 
 
 def _node(verb: str, cause: str) -> Words:
@@ -107,6 +117,30 @@ _WORDS: Mapping[Code, Words] = {
     Code.STORAGE_FULL: _node("", "did not have enough free storage"),
     Code.VOLUME_LIMIT: _node("", "exceed max volume count"),
     Code.DISK_IN_USE: _node("", "had no available disk"),
+    Code.RESOURCE_CLAIM_NOT_CREATED: _claim(
+        "waiting for the controller to create the resourceclaim of entry {subject}"
+    ),
+    Code.RESOURCE_CLAIM_MISSING: _claim('resourceclaim "{subject}" not found'),
+    Code.RESOURCE_CLAIM_DELETING: _claim('resourceclaim "{subject}" is being deleted'),
+    Code.RESOURCE_CLAIM_OF_OTHER_POD: _claim(
+        'resourceclaim "{subject}" was not created for the pod'
+    ),
+    Code.RESOURCE_CLAIM_IN_USE: _claim(
+        'resourceclaim "{subject}" in use by as many pods as may use it'
+    ),
+    Code.RESOURCE_CLAIM_UNSUPPORTED: _claim('resourceclaim "{subject}": {detail}'),
+    Code.DEVICE_CLASS_MISSING: _claim("request {detail}: device class {subject} does not exist"),
+    Code.SELECTOR_UNUSABLE: _claim('device selector "{subject}" can\'t be evaluated: {detail}'),
+    Code.SELECTOR_FAILED: _claim('device selector "{subject}" failed: {detail}'),
+    Code.TOO_MANY_DEVICES: _claim(
+        "request {subject} asks for {detail} devices, more than a claim can have"
+    ),
+    Code.DEVICES_ELSEWHERE: _node("", "can't use the devices of an allocated resourceclaim"),
+    Code.DEVICES_UNFIT: _node("", "cannot allocate all claims"),
+    Code.DEVICES_UNSERVED: _claim(
+        "resource claims can't be allocated: the API server doesn't show them, or the configuration"
+        " leaves them out"
+    ),
     Code.INSUFFICIENT: Words("Insufficient {subject}", "insufficient {subject}"),
     Code.TOO_SMALL: _node("were ", "too small for any pod"),
     Code.NOMINATED_RESOURCE: _node(

@@ -10,17 +10,16 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from vscheduler.core.model import jobs, nodes, pod_texts, queues, storage
+from vscheduler.core.model import jobs, nodes, pod_texts, queues
 from vscheduler.core.model import snapshot as snapshots
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.index import (
+    claim_objects,
     entries,
     job_index,
     node_usage,
     pod_affinity_index,
     pods_by_class,
-    storage_index,
-    storage_requests,
 )
 from vscheduler.mirror.translate import bounds, kubelet_refusals, pods, translation
 
@@ -79,8 +78,9 @@ class Mirror:
         self._pod_affinity = pod_affinity_index.PodAffinityIndexer(
             self.work, self._columns.placed_pods
         )
-        self.storage = storage_index.StorageIndex()
-        self.requests = storage_requests.StorageRequests(self.storage, self._entries)
+        self._claims = claim_objects.ClaimObjects(self._entries)
+        self.storage, self.requests = self._claims.storage, self._claims.requests
+        self.devices, self.allocations = self._claims.devices, self._claims.allocations
         self._job_index = job_index.JobIndex(
             self.work,
             scheduler_names=options.scheduler_names,
@@ -217,6 +217,7 @@ class Mirror:
             nominated=self._nominated.freeze(),
             affinity_index=self._pod_affinity.freeze(),
             storage=self.storage.freeze(),
+            devices=self.devices.freeze(),
             carried=carried,
         )
 
@@ -334,11 +335,7 @@ class Mirror:
             case ((translation.PriorityClass() | None), (translation.PriorityClass() | None)):
                 self._job_index.move_priority(key, new)
             case _:
-                assert isinstance(old, storage.Object | None)
-                assert isinstance(new, storage.Object | None)
-                seen = self.requests.move(key, old, new)
-                # Where no pod of ours uses volumes, no decision can depend on them.
-                return change if seen and self.storage.in_use else entries.Change.NONE
+                return change if self._claims.move(key, old, new) else entries.Change.NONE
         return change
 
     def _confirm(self, old: pods.Pod | None, new: pods.Pod | None) -> entries.Change:
@@ -385,8 +382,7 @@ class Mirror:
         self._columns.move_pod(old, new)
         self._pods_by_class.move_pod(old, new)
         self._pod_affinity.move_pod(old, new)
-        if (old is not None and old.volumes) or (new is not None and new.volumes):
-            self.storage.move_pod(old, new)
+        self._claims.move_pod(old, new)
         self._job_index.move_pod(old, new)
 
     def _move_group(

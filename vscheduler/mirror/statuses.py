@@ -190,6 +190,10 @@ def pod_words(
                     message,
                 ),
             )
+    if status.without_devices and status.reason is not None:
+        message = wording.sentence(status.reason)
+        words = ReasonAndMessage(message, reasons.WAITS_FOR_DEVICES, message)
+        yield from ((task, words) for task in status.without_devices)
     for refused in status.refused_binds:
         message = wording.bind_refused(refused)
         yield refused.task, ReasonAndMessage(message, SCHEDULER_ERROR, message)

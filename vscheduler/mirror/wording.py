@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from vscheduler.core.model import decisions, jobs, queues
 from vscheduler.core.preemption import partial_gangs
-from vscheduler.mirror import gang_wording, phrases, refusal_wording, volume_wording
+from vscheduler.mirror import device_wording, gang_wording, phrases, refusal_wording, volume_wording
 
 Code = decisions.ReasonCode
 
@@ -294,6 +294,10 @@ def _waits_for_release(reason: decisions.Reason) -> str:
     )
 
 
+def _waits_for_devices(reason: decisions.Reason) -> str:
+    return "" if reason.devices is None else device_wording.waits(reason.devices)
+
+
 def _waits_for_volumes(reason: decisions.Reason) -> str:
     return "" if reason.volumes is None else volume_wording.waits(reason.volumes)
 
@@ -376,6 +380,7 @@ _SENTENCES: Mapping[Code, Callable[[decisions.Reason], str]] = {
     Code.NO_ROOM: _no_room,
     Code.WAITS_FOR_RELEASE: _waits_for_release,
     Code.WAITS_FOR_VOLUMES: _waits_for_volumes,
+    Code.WAITS_FOR_DEVICES: _waits_for_devices,
     Code.GATED: _gated,
     Code.BIND_REFUSED: _bind_refused,
 }

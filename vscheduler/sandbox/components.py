@@ -44,6 +44,7 @@ CONTROLLERS = (
     "persistentvolumeclaim-protection-controller",
     "pod-garbage-collector-controller",
     "replicaset-controller",
+    "resourceclaim-controller",
     "resourcequota-controller",
     "serviceaccount-controller",
     "serviceaccount-token-controller",

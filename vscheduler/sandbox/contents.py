@@ -38,6 +38,8 @@ NAMESPACED = (
     paths.LIMIT_RANGES,
     paths.CLAIMS,
     paths.CAPACITIES,
+    paths.RESOURCE_CLAIMS,
+    paths.RESOURCE_CLAIM_TEMPLATES,
     paths.LEASES,
     paths.CORE_EVENTS,
 )
@@ -49,6 +51,8 @@ CLUSTER_WIDE = (
     paths.CSI_NODES,
     paths.CSI_DRIVERS,
     paths.ATTACHMENTS,
+    paths.RESOURCE_SLICES,
+    paths.DEVICE_CLASSES,
     paths.PRIORITY_CLASSES,
 )
 

@@ -24,7 +24,7 @@ from vscheduler.core.model import decisions, jobs, pod_texts, queues, snapshot
 from vscheduler.mirror import phrases, queue_status, refusal_wording, state, statuses, wording
 from vscheduler.mirror.decode import events, quantities, wire
 from vscheduler.mirror.translate import bounds, pods
-from vscheduler.simulator import manifests, world
+from vscheduler.simulator import devices, manifests, world
 
 CYCLE_SECONDS = 1.0
 """Virtual time between two cycles."""
@@ -240,7 +240,9 @@ def read(documents: Iterable[manifests.Manifest | Mapping[str, object]], options
         )
     )
     objects = _with_permanent_queues(collected.objects, options.default_queue)
-    decoded = [events.convert(each.kind, tree) for each, tree in manifests.complete(objects, now)]
+    decoded = devices.with_claims(
+        events.convert(each.kind, tree) for each, tree in manifests.complete(objects, now)
+    )
     for event in decoded:
         mirror.apply(event)
     return Given(
@@ -336,6 +338,7 @@ def tree(outcome: Outcome) -> dict[str, Any]:
             for prepared in result.claims
             for each in prepared.bindings
         ],
+        "devices": list(devices.allocated(outcome.results)),
         "podGroups": {
             status.job: _group(status, outcome.states[status.job]) for status in last.groups
         },

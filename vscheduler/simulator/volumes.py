@@ -13,6 +13,7 @@ from vscheduler.core.model import decisions
 from vscheduler.mirror import claim_requests
 from vscheduler.mirror.decode import events, wire, wire_storage, wire_terms
 from vscheduler.mirror.translate import storage
+from vscheduler.simulator import patches
 
 Stored = wire_storage.PersistentVolumeClaim | wire_storage.PersistentVolume
 
@@ -65,7 +66,7 @@ class Volumes:
             kind=kind, key=key, uid=found.metadata.uid, version="", value=value
         )
         patch = claim_requests.patch(target, change, schedulers=(scheduler,), since=now)
-        return self._put(_patched(found, patch))
+        return self._put(patches.patched(found, patch))
 
     def _bind(
         self, claim: wire_storage.PersistentVolumeClaim, volume: wire_storage.PersistentVolume
@@ -136,25 +137,6 @@ class Volumes:
 
 def _is_bound(claim: wire_storage.PersistentVolumeClaim) -> bool:
     return bool(claim.spec.volume_name)
-
-
-def _patched(found: Stored, patch: claim_requests.Body) -> Stored:
-    """Return the object after a merge patch."""
-    plain = msgspec.to_builtins(found)
-    return msgspec.convert(_merged(plain, patch), type(found))
-
-
-def _merged(plain: claim_requests.Body, patch: claim_requests.Body) -> claim_requests.Body:
-    """Return plain data after a merge patch (RFC 7396)."""
-    merged = dict(plain)
-    for key, value in patch.items():
-        if value is None:
-            merged.pop(key, None)
-        elif isinstance(value, dict):
-            merged[key] = _merged(merged.get(key) or {}, value)
-        else:
-            merged[key] = value
-    return merged
 
 
 def _key(metadata: wire.Metadata) -> str:

@@ -16,7 +16,7 @@ from vscheduler.core.model import decisions, jobs
 from vscheduler.mirror import statuses
 from vscheduler.mirror.decode import events, fields, wire
 from vscheduler.mirror.translate import translation
-from vscheduler.simulator import volumes
+from vscheduler.simulator import devices, volumes
 
 Controller: TypeAlias = tuple[str, str, str, str]
 """Namespace, API group, kind, and UID or name."""
@@ -145,6 +145,7 @@ class World:
         self._budgets: dict[str, wire.PodDisruptionBudget] = {}
         given = list(objects)
         self._volumes = volumes.Volumes(event.object for event in given)
+        self._devices = devices.Devices(event.object for event in given)
         for event in given:
             match event.object:
                 case wire.Pod() as pod:
@@ -174,6 +175,7 @@ class World:
         self._pods, self._groups = dict(self._pods), dict(self._groups)
         self._budgets, self._disrupted = dict(self._budgets), dict(self._disrupted)
         self._owners = self._owners and self._owners.fork()
+        self._devices = self._devices.fork()
 
     def change(self, edited: Iterable[events.Upsert | events.Remove]) -> None:
         """Let a user edit, create and delete objects; what is deleted is gone at once."""
@@ -218,6 +220,7 @@ class World:
         for evict in result.evicts:
             yield from self._evict(evict, now)
         yield from self._volumes.obey(result, self._scheduler, now)
+        yield from self._devices.obey(result)
         for job, state in states.items():
             yield self._write(job, state)
 
@@ -226,6 +229,7 @@ class World:
         for key in going:
             pod = self._pods[key]
             yield self._remove(key)
+            yield from self._devices.gone(pod)
             yield from self._recreate(pod, now)
 
     def _replace_failed(self, now: float) -> Iterator[events.Event]:
@@ -254,7 +258,10 @@ class World:
             return
         made = self._owners.again(pod, now, self._pods)
         self._disrupted[made.metadata.uid] = self._disrupted.pop(pod.metadata.uid, [])
-        yield self._put(_key(made.metadata), made)
+        for event in self._devices.made_for(made):
+            if isinstance(event.object, wire.Pod):
+                self._pods[_key(made.metadata)] = event.object
+            yield event
 
     def _start_bound(self) -> Iterator[events.Event]:
         for key, pod in list(self._pods.items()):

@@ -41,10 +41,12 @@ they are, or ""; `half` with the values of its Deployment, or an empty dict.
 {{- $leases = append $leases (printf "%s-podgroups" .name) -}}
 {{- end -}}
 {{- $_ := set (first $object.rules) "resourceNames" (append $leases $object.metadata.name) -}}
-{{- else if and (eq $object.kind "ClusterRole") (not $values.volumes) -}}
+{{- else if eq $object.kind "ClusterRole" -}}
 {{- $rules := list -}}
 {{- range $object.rules -}}
-{{- if not (or (has "persistentvolumes" .resources) (has "storage.k8s.io" .apiGroups)) -}}
+{{- $volumes := or (has "persistentvolumes" .resources) (has "storage.k8s.io" .apiGroups) -}}
+{{- $devices := has "resource.k8s.io" .apiGroups -}}
+{{- if not (or (and $volumes (not $values.volumes)) (and $devices (not $values.devices))) -}}
 {{- $rules = append $rules . -}}
 {{- end -}}
 {{- end -}}

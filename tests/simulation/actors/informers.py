@@ -30,6 +30,10 @@ GROUPS = {
     "csidrivers": "/apis/storage.k8s.io/v1",
     "csistoragecapacities": "/apis/storage.k8s.io/v1",
     "volumeattachments": "/apis/storage.k8s.io/v1",
+    "resourceclaims": "/apis/resource.k8s.io/v1",
+    "resourceclaimtemplates": "/apis/resource.k8s.io/v1",
+    "resourceslices": "/apis/resource.k8s.io/v1",
+    "deviceclasses": "/apis/resource.k8s.io/v1",
 }
 FOLLOWED = (
     *("pods", "nodes", "podgroups", "queues", "jobs", "deployments", "replicasets"),
@@ -40,6 +44,8 @@ STORAGE = (
     *("csistoragecapacities", "volumeattachments"),
 )
 """Followed where there are volumes."""
+DEVICES = ("resourceclaims", "resourceclaimtemplates", "resourceslices")
+"""Followed where there are devices."""
 
 Listener = Callable[[Object | None, Object | None], None]
 """Called with an object before and after a change, while the change is made: must not write."""

@@ -9,6 +9,7 @@ from tests.simulation.actors import (
     binder,
     cleaning,
     controllers,
+    device_users,
     editors,
     launchers,
     machines,
@@ -20,7 +21,7 @@ from tests.simulation.actors import (
     volume_users,
 )
 from tests.simulation.actors.base import Actor, Clock
-from tests.simulation.actors.informers import FOLLOWED, STORAGE, Store, path
+from tests.simulation.actors.informers import DEVICES, FOLLOWED, STORAGE, Store, path
 from tests.simulation.api_server.client import Client
 from tests.simulation.api_server.server import ApiServer
 
@@ -56,6 +57,7 @@ NODE_HABITS: Sequence[tuple[str, type[nodes.NodeHabit], float]] = (
 RESTLESS = (
     *(name for name, *_ in (*STYLES, *EDITORS, *tenants.HABITS, *NODE_HABITS)),
     *volume_users.RESTLESS,
+    *device_users.RESTLESS,
     "lease-meddler",
     "returner",
     "binding-policy",
@@ -89,6 +91,8 @@ class Scale:
     """Pauses between the habits of editors, tenants and accidents are so many times as long."""
     storage: provisioners.Storage = field(default_factory=provisioners.Storage)
     """How many workloads use volumes, and what goes wrong with these."""
+    devices: device_users.Devices = field(default_factory=device_users.Devices)
+    """How many workloads use devices, and how often these change."""
     without: Collection[str] = ()
     """Names of units that are left out."""
 
@@ -97,7 +101,9 @@ class World:
     """The units of a world by name, each with chance of its own."""
 
     def __init__(self, server: ApiServer, clock: Clock, seed: str, scale: Scale) -> None:
-        self.store = Store(server, clock, (*FOLLOWED, *STORAGE) if scale.storage.part else FOLLOWED)
+        storage, devices = scale.storage.part, scale.devices.part
+        more = (*(STORAGE if storage else ()), *(DEVICES if devices else ()))
+        self.store = Store(server, clock, (*FOLLOWED, *more))
         self.machines = machines.Machines()
         self.units: dict[str, Actor] = {}
         self._server = server
@@ -146,8 +152,11 @@ def populate(server: ApiServer, clock: Clock, chance: random.Random, scale: Scal
     _add_cluster(world)
     if scale.storage.part:
         _add_storage(world, around, scale)
+    if scale.devices.part:
+        _add_devices(world, around, scale)
     for name, style, part in STYLES:
-        most = max(1, round(scale.jobs * (1 - scale.storage.part) * part))
+        usual = max(0.1, 1 - scale.storage.part - scale.devices.part)
+        most = max(1, round(scale.jobs * usual * part))
         world.add(name, style, every=scale.launch_seconds, around=around, most=most)
     for name, editor, every in EDITORS:
         world.add(name, editor, every=every * scale.quiet, around=around)
@@ -203,6 +212,22 @@ def _add_storage(world: World, around: launchers.Tenancy, scale: Scale) -> None:
         world.add(habit_name, habit, every=every, around=around)
 
 
+def _add_devices(world: World, around: launchers.Tenancy, scale: Scale) -> None:
+    """Who publishes devices, who makes and frees claims, and who uses them."""
+    wanted = scale.devices
+    for controller_name, kind in device_users.CONTROLLERS:
+        world.add(controller_name, kind, store=world.store)
+    world.add("device-driver", device_users.Driver, store=world.store, wanted=wanted)
+    most = max(1, round(scale.jobs * wanted.part))
+    every = scale.launch_seconds
+    world.add("device-gangs", device_users.DeviceGangs, every=every, around=around, most=most)
+    if (driver := world.units.get("device-driver")) is not None:
+        every = wanted.change_seconds * scale.quiet
+        world.add(
+            "device-editor", device_users.DeviceEditor, every=every, around=around, driver=driver
+        )
+
+
 def _build(
     client: Client,
     chance: random.Random,
@@ -225,6 +250,8 @@ def _build(
     if stored:
         for plural, made in provisioners.storage_classes():
             client.create(path(plural), made)
+    if scale.devices.part:
+        client.create(path("deviceclasses"), device_users.device_class())
     for number in range(scale.nodes):
         cpu = chance.choice(CPU)
         amounts = {"cpu": cpu, "memory": f"{MEMORY_PER_CPU * int(cpu)}Gi", "pods": "110"}

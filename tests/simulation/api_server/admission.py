@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.simulation.api_server import (
+    devices,
     kinds,
     metadata,
     quantities,
@@ -69,7 +70,7 @@ def problems(kind: kinds.Kind, body: wire.Object) -> list[wire.Cause]:
         return _lease_problems(body.get("spec") or {})
     if kind is kinds.EVENTS:
         return _event_problems(body)
-    return volumes.problems(kind, body)
+    return volumes.problems(kind, body) + devices.problems(kind, body)
 
 
 def _check_types(kind: kinds.Kind, body: wire.Object) -> None:
@@ -342,7 +343,7 @@ def changes(kind: kinds.Kind, new: wire.Object, old: wire.Object) -> list[wire.C
     if kind is kinds.PRIORITY_CLASSES and new.get("value", 0) != old.get("value", 0):
         text = "Forbidden: may not be changed in an update."
         return [wire.Cause("value", text, "FieldValueForbidden")]
-    return volumes.changes(kind, new, old)
+    return volumes.changes(kind, new, old) + devices.changes(kind, new, old)
 
 
 CHANGEABLE = {

@@ -127,6 +127,24 @@ ATTACHMENTS = Kind(
     status=True,
     generations=False,
 )
+RESOURCE_CLAIMS = Kind(
+    group="resource.k8s.io",
+    plural="resourceclaims",
+    kind="ResourceClaim",
+    status=True,
+    generations=False,
+)
+DEVICES = (
+    RESOURCE_CLAIMS,
+    Kind(
+        group="resource.k8s.io",
+        plural="resourceclaimtemplates",
+        kind="ResourceClaimTemplate",
+        generations=False,
+    ),
+    Kind(group="resource.k8s.io", plural="resourceslices", kind="ResourceSlice", namespaced=False),
+    Kind(group="resource.k8s.io", plural="deviceclasses", kind="DeviceClass", namespaced=False),
+)
 BUILT_IN = (
     PODS,
     NODES,
@@ -153,6 +171,7 @@ BUILT_IN = (
     CSI_NODES,
     CAPACITIES,
     ATTACHMENTS,
+    *DEVICES,
 )
 
 LOOSE: Mapping[str, Any] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}

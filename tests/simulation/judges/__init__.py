@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from tests.simulation.judges import (
     binding_rules,
+    device_rules,
     fit_rules,
     gang_rules,
     lease_rules,
@@ -61,6 +62,9 @@ ALWAYS = (
     volume_rules.UsedAlone,
     reservation_rules.GivenOnce,
     reservation_rules.GivenBack,
+    device_rules.DevicesAreAllocated,
+    device_rules.AllocatedOnce,
+    device_rules.DevicesAreGivenBack,
     pace_rules.Pauses,
 )
 

@@ -110,7 +110,7 @@ class OneWriter(Judge):
                 names = [objects.scheduler_of(found)] if found else list(self.settings.schedulers)
             case "podgroups":
                 names = list(self._schedulers_of(change, found, cluster))
-            case "persistentvolumeclaims" | "persistentvolumes":
+            case "persistentvolumeclaims" | "persistentvolumes" | "resourceclaims":
                 return self.settings.schedulers
             case "queues":
                 if self._is_controllers(change):

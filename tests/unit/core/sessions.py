@@ -19,6 +19,7 @@ from vscheduler.core.model import (
     snapshot,
 )
 from vscheduler.core.placement import nominated_pods as outsiders
+from vscheduler.core.placement.devices import state as device_state
 from vscheduler.core.placement.pod_affinity import counts as near
 from vscheduler.core.placement.volumes import state as volume_state
 from vscheduler.core.session import job_state
@@ -45,6 +46,7 @@ class Opened:
     )
     nominated: outsiders.NominatedPods = field(init=False)
     volumes: volume_state.Volumes = field(init=False)
+    devices: device_state.Devices = field(init=False)
     due: list[float] = field(default_factory=list)
     """When it was asked to wake."""
     jobs_without_queue: list[jobs.Job] = field(default_factory=list)
@@ -54,6 +56,7 @@ class Opened:
     def __post_init__(self) -> None:
         self.nominated = outsiders.NominatedPods(self.snapshot)
         self.volumes = volume_state.Volumes(self.snapshot, lambda *_: None)
+        self.devices = device_state.Devices(self.snapshot, lambda *_: None)
 
     @property
     def known_nowhere(self) -> tuple[()]:

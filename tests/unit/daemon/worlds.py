@@ -16,6 +16,7 @@ from tests.unit.cluster.conftest import Serve
 from vscheduler.cluster.http import connection
 from vscheduler.cluster.writes import (
     binder,
+    claim_allocator,
     claim_binder,
     event_recorder,
     evictor,
@@ -110,6 +111,7 @@ def _outlets(
         claim_binder=claim_binder.ClaimBinder(
             link, queue, lambda: True, schedulers=(pictures.SCHEDULER,)
         ),
+        claim_allocator=claim_allocator.ClaimAllocator(link, queue, lambda: True),
         evictor=evictor.Evictor(link, queue, lambda: True),
         reporter=status_writer.StatusWriter(
             link,

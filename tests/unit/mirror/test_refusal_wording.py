@@ -14,6 +14,11 @@ IN_USE = (
 NO_PV = "unavailable due to one or more pvc(s) bound to non-existent pv(s)"
 
 # Written out: kubectl users know kube-scheduler's words, and alerts match the label of a metric.
+UNSERVED = (
+    "resource claims can't be allocated: the API server doesn't show them, or the configuration"
+    " leaves them out"
+)
+
 WORDS: dict[tuple[str, ...], tuple[str, str]] = {
     (Code.NOT_READY,): ("node(s) were not ready", "not ready"),
     (Code.CORDONED,): ("node(s) were unschedulable", "cordoned"),
@@ -85,6 +90,63 @@ WORDS: dict[tuple[str, ...], tuple[str, str]] = {
     ),
     (Code.VOLUME_LIMIT,): ("node(s) exceed max volume count", "exceed max volume count"),
     (Code.DISK_IN_USE,): ("node(s) had no available disk", "had no available disk"),
+    (Code.RESOURCE_CLAIM_NOT_CREATED, "gpu"): (
+        "waiting for the controller to create the resourceclaim of entry gpu",
+        "waiting for the controller to create the resourceclaim of entry gpu",
+    ),
+    (Code.RESOURCE_CLAIM_MISSING, "c"): (
+        'resourceclaim "c" not found',
+        'resourceclaim "c" not found',
+    ),
+    (Code.RESOURCE_CLAIM_DELETING, "c"): (
+        'resourceclaim "c" is being deleted',
+        'resourceclaim "c" is being deleted',
+    ),
+    (Code.RESOURCE_CLAIM_OF_OTHER_POD, "c"): (
+        'resourceclaim "c" was not created for the pod',
+        'resourceclaim "c" was not created for the pod',
+    ),
+    (Code.RESOURCE_CLAIM_IN_USE, "c"): (
+        'resourceclaim "c" in use by as many pods as may use it',
+        'resourceclaim "c" in use by as many pods as may use it',
+    ),
+    (Code.RESOURCE_CLAIM_UNSUPPORTED, "c", "x: no"): (
+        'resourceclaim "c": x: no',
+        'resourceclaim "c": x: no',
+    ),
+    (Code.DEVICE_CLASS_MISSING, "gpu", "r"): (
+        "request r: device class gpu does not exist",
+        "request r: device class gpu does not exist",
+    ),
+    (Code.SELECTOR_UNUSABLE, "a.", "why"): (
+        'device selector "a." can\'t be evaluated: why',
+        'device selector "a." can\'t be evaluated: why',
+    ),
+    (Code.SELECTOR_FAILED, "a.b", "why"): (
+        'device selector "a.b" failed: why',
+        'device selector "a.b" failed: why',
+    ),
+    (Code.TOO_MANY_DEVICES, "r", "33"): (
+        "request r asks for 33 devices, more than a claim can have",
+        "request r asks for 33 devices, more than a claim can have",
+    ),
+    (Code.DEVICES_UNSERVED,): (
+        UNSERVED,
+        UNSERVED,
+    ),
+    (Code.DEVICES_ELSEWHERE,): (
+        "node(s) can't use the devices of an allocated resourceclaim",
+        "can't use the devices of an allocated resourceclaim",
+    ),
+    (Code.DEVICES_UNFIT,): ("node(s) cannot allocate all claims", "cannot allocate all claims"),
+    (Code.NO_SUCH_DEVICES, "gpu", "1/0"): (
+        "node(s) had too few such devices of class gpu (1 such device, 0 allocated)",
+        "too few such devices of class gpu (1 such device, 0 allocated)",
+    ),
+    (Code.DEVICES_IN_USE, "gpu", "3/2"): (
+        "node(s) had too few free devices of class gpu (3 such devices, 2 allocated)",
+        "too few free devices of class gpu (3 such devices, 2 allocated)",
+    ),
     (Code.INSUFFICIENT, "cpu"): ("Insufficient cpu", "insufficient cpu"),
     (Code.INSUFFICIENT, "pods"): ("Too many pods", "too many pods"),
     (Code.TOO_SMALL,): ("node(s) were too small for any pod", "too small for any pod"),

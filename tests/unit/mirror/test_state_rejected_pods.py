@@ -38,8 +38,8 @@ def test_a_pod_that_cant_be_used_is_known_to_its_job() -> None:
             uid=jobs.TaskId("1"),
             namespace="ns",
             name="b",
-            field="spec.resourceClaims",
-            message="dynamic resources aren't supported",
+            field="spec.resourceClaims[0]",
+            message="names neither a claim nor a template; nothing else is supported",
         ),
     )
 

@@ -3,6 +3,7 @@ from typing import Any
 
 import pytest
 
+from tests.unit.mirror import test_device_wording as devices
 from tests.unit.mirror import test_volume_wording as volumes
 from vscheduler.core.model import decisions, jobs, queues, refusals
 from vscheduler.mirror import wording
@@ -48,6 +49,8 @@ CLAIMS = jobs.InvalidPod(
     field="spec.resourceClaims",
     message="no claims",
 )
+GATED = "2 of 3 pods may be placed (minMember 3); the others wait behind their scheduling gates"
+
 SENTENCES: list[tuple[Code, dict[str, Any], str]] = [
     (Code.QUEUE_MISSING, {}, "queue a doesn't exist; create it, or name another in spec.queue"),
     (Code.QUEUE_CLOSED, {}, "queue a isn't open; open it, or name another in spec.queue"),
@@ -329,11 +332,8 @@ SENTENCES: list[tuple[Code, dict[str, Any], str]] = [
         "waits for room that pods being deleted still hold; 4 of the 4 pods it needs have a place",
     ),
     (Code.WAITS_FOR_VOLUMES, {"volumes": volumes.WAIT}, volumes.TEXT),
-    (
-        Code.GATED,
-        {"minimum": 3, "tasks": 2},
-        "2 of 3 pods may be placed (minMember 3); the others wait behind their scheduling gates",
-    ),
+    (Code.WAITS_FOR_DEVICES, {"devices": devices.WAIT}, devices.TEXT),
+    (Code.GATED, {"minimum": 3, "tasks": 2}, GATED),
     (
         Code.GATED,
         {"minimum": 3, "tasks": 2, "sub_group": {}},

@@ -8,7 +8,16 @@ from pathlib import Path
 import yaml
 
 from vscheduler.cli import reading
-from vscheduler.cli.checks import findings, groups, policies, queues, schemas, volumes, workloads
+from vscheduler.cli.checks import (
+    devices,
+    findings,
+    groups,
+    policies,
+    queues,
+    schemas,
+    volumes,
+    workloads,
+)
 from vscheduler.controllers.queues import queue_objects
 from vscheduler.core import cycle
 from vscheduler.core.config import policy, validation
@@ -123,6 +132,7 @@ def of_manifests(
         *inspected.of_groups(configured or built_in),
         *owned,
         *inspected.of_volumes(),
+        *inspected.of_devices(),
     ]
     collected = given.collected
     ignored = +(Counter(collected.ignored) - Counter(looked_at))
@@ -252,6 +262,15 @@ class _Inspection:
         for each in volumes.of_claims(self._snapshot.storage):
             yield self._about(events.Kind.CLAIM, each)
         for each in volumes.of_pods(self._snapshot):
+            yield self._about(events.Kind.POD, each)
+
+    def of_devices(self) -> Iterator[findings.Finding]:
+        """Iterate over claims for devices that are never allocated, and pods that wait for some."""
+        for each in devices.of_classes(self._snapshot.devices):
+            yield self._about(events.Kind.DEVICE_CLASS, each)
+        for each in devices.of_claims(self._snapshot.devices):
+            yield self._about(events.Kind.RESOURCE_CLAIM, each)
+        for each in devices.of_pods(self._snapshot):
             yield self._about(events.Kind.POD, each)
 
     def _named(self, kind: events.Kind) -> frozenset[str]:

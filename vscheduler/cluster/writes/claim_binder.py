@@ -108,7 +108,7 @@ class ClaimBinder:
         except connection.Unavailable as error:
             return await self._look_after(write, str(error))
         except connection.ApiError as error:
-            return Outcome(write=write, verdict=_verdict(error), message=str(error))
+            return Outcome(write=write, verdict=verdict_of(error), message=str(error))
         return Outcome(
             write=write, verdict=ClaimResult.WRITTEN, stored=_decoded(write.target, answer)
         )
@@ -143,7 +143,8 @@ def _decoded(
         return None
 
 
-def _verdict(error: connection.ApiError) -> ClaimResult:
+def verdict_of(error: connection.ApiError) -> ClaimResult:
+    """Return the result of a write that the API server answered with this error."""
     match error:
         case connection.Conflict() | connection.Gone():
             return ClaimResult.CONFLICT

@@ -323,12 +323,14 @@ def _without_volumes(result: decisions.CycleResult) -> Iterator[decisions.Pipeli
 def _waiting(status: decisions.GroupStatus) -> int:
     """Count the pods of a group that may have been told why they wait."""
     waiting = len(status.unplaced) + len(status.withheld) + len(status.without_volumes)
+    waiting += len(status.without_devices)
     return waiting + len(status.rejections) + len(status.refused_binds)
 
 
 def _uids(status: decisions.GroupStatus) -> Iterator[jobs.TaskId]:
     """Iterate over the UIDs of these pods."""
-    for task in (*status.unplaced, *status.withheld, *status.without_volumes):
+    on_nodes = (*status.without_volumes, *status.without_devices)
+    for task in (*status.unplaced, *status.withheld, *on_nodes):
         yield task.uid
     for pod in status.rejections:
         yield pod.uid

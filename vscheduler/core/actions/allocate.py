@@ -238,7 +238,7 @@ def _is_due(session: working.Session, state: job_state.JobState, *, admission: b
     if (
         state.waiting_tasks
         and not state.has_minimum  # had its turn and waits on nominated nodes
-        and not session.volume_binding.goes_on(state)
+        and not session.held_pods.goes_on(state)
     ):
         return False
     reason = reasons.invalid(session, state)
@@ -254,7 +254,7 @@ def _is_due(session: working.Session, state: job_state.JobState, *, admission: b
 def _place(session: working.Session, queue: queues.Queue, turn: reasons.JobTurn) -> bool:
     """Give the job one turn: place the minimum as a block, or one more pod.
 
-    Return whether pods are bound, or wait for volumes and don't keep other pods of the job waiting.
+    Return whether pods are bound, or wait for claims and don't keep other pods of the job waiting.
     """
     state = turn.state
     with session.statement() as trial:
@@ -263,7 +263,7 @@ def _place(session: working.Session, queue: queues.Queue, turn: reasons.JobTurn)
             return reasons.leave(session, state)
         if not state.job.pending_best_effort and session.dispatch.all_agree("job_ready", state):
             trial.commit()
-            return not session.volume_binding.holds_back(state)
+            return not session.held_pods.holds_back(state)
         best_effort_placement = _best_effort(session, trial, queue, turn)
         outcome = best_effort_placement.conclude()
         if outcome is best_effort.Outcome.NEITHER:
@@ -283,7 +283,7 @@ def _place(session: working.Session, queue: queues.Queue, turn: reasons.JobTurn)
         elif outcome is best_effort.Outcome.NEITHER:
             reasons.note_incomplete(session, state)
     starts = outcome is best_effort.Outcome.STARTS
-    return starts and not session.volume_binding.holds_back(state)
+    return starts and not session.held_pods.holds_back(state)
 
 
 def _begin(

@@ -88,6 +88,10 @@ class Session(Protocol):
         """Which nodes the volumes of pods allow."""
 
     @property
+    def devices(self) -> node_views.Devices:
+        """Which nodes have devices for the claims of pods."""
+
+    @property
     def job_states(self) -> Mapping[jobs.JobId, views.JobState]:
         """The state of each job in this cycle; every job has its queue in `queues`."""
 

@@ -1,4 +1,4 @@
-"""Node views: what filters and scores are asked about, what a filter answers, and volumes."""
+"""Node views: what filters and scores are asked about, what a filter answers; volumes, devices."""
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -103,6 +103,32 @@ class Volumes(Protocol):
 
     def limits(self, pod_class: jobs.PodClass, view: NodeView) -> Iterator[FilterResult]:
         """Yield the answer of NodeVolumeLimits for these nodes, unless all pass."""
+
+    def outlook(self, pod_class: jobs.PodClass) -> Hashable:
+        """Return what the answers for all nodes depend on."""
+
+    def row_outlook(
+        self, pod_class: jobs.PodClass, rows: NDArray[np.int64]
+    ) -> Sequence[Hashable] | None:
+        """Return what the answers for each node depend on; None if nothing changes them."""
+
+
+class Devices(Protocol):
+    """Devices in the present state of the cycle: the answers of kube-scheduler's DynamicResources.
+
+    Only for pod classes with resource claims.
+    """
+
+    def allocate_claims(self) -> None:
+        """Have claims allocated with placements; called by a plugin that looks at claims."""
+
+    def usable(self, pod_class: jobs.PodClass, layout: nodes.NodeLayout) -> nodes.Mask | None:
+        """Return the nodes (N,) that allocated claims allow, and that have enough devices for the
+        others, in use or not; None: all.
+        """
+
+    def filter(self, pod_class: jobs.PodClass, view: NodeView) -> Iterator[FilterResult]:
+        """Yield the answers of DynamicResources for these nodes."""
 
     def outlook(self, pod_class: jobs.PodClass) -> Hashable:
         """Return what the answers for all nodes depend on."""

@@ -174,6 +174,19 @@ class ClaimUse(Hashed):
 
 @hashed_once
 @dataclass(frozen=True, slots=True)
+class ResourceClaimUse(Hashed):
+    """A resource claim of a pod."""
+
+    name: str
+    """The entry of the pod's spec.resourceClaims."""
+    claim: str
+    """The claim as `namespace/name`. Empty until a claim is made from the template."""
+    owner: str = ""
+    """UID of the pod, if the claim is made from a template for this pod."""
+
+
+@hashed_once
+@dataclass(frozen=True, slots=True)
 class DiskUse(Hashed):
     """A volume of a pod that names a disk of an in-tree plugin instead of a claim."""
 
@@ -285,6 +298,8 @@ class Constraints(Hashed):
     volumes: tuple[PodVolume, ...] = ()
     """Volumes from claims, and disks of in-tree plugins, in the order of the manifest. Only in the
     classes of waiting pods, since many pods have a claim of their own."""
+    resource_claims: tuple[ResourceClaimUse, ...] = ()
+    """Claims for devices, in the order of the manifest. Likewise."""
 
 
 ANYWHERE = Constraints()

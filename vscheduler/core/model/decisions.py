@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 from vscheduler.core.model import (
     claim_decisions,
+    device_decisions,
     gang_proof,
     jobs,
     queues,
@@ -114,6 +115,7 @@ class ReasonCode(StrEnum):
     QUEUE_OVER_SHARE = "QueueOverShare"
     WAITS_FOR_VOLUMES = "WaitsForVolumes"
     """The pods have nodes and wait for their claims, or an attempt to have these bound failed."""
+    WAITS_FOR_DEVICES = "WaitsForDevices"  # the same for claims of devices
     NO_NODES = "NoNodes"
     NO_ROOM = "NotEnoughResources"
     WAITS_FOR_RELEASE = "WaitsForRelease"
@@ -231,6 +233,7 @@ class Reason:
     holes: tuple[MissingResource, ...] = ()
     volumes: claim_decisions.VolumeWait | None = None
     """How far the volumes are that the job waits for."""
+    devices: device_decisions.DeviceWait | None = None  # the same for its resource claims
     proof: gang_proof.GangProof | None = None
     """What the search for the whole gang has shown, where pods of different kinds are needed."""
 
@@ -261,6 +264,7 @@ class GroupStatus:
     """Pods that wait on their nodes for volumes, or with others that do."""
     volumes: claim_decisions.VolumeWait | None = None
     """How far the volumes of these pods are."""
+    without_devices: tuple[jobs.Task, ...] = ()  # pods whose devices the API server refuses
     reason: Reason | None = None
 
 
@@ -377,6 +381,10 @@ class CycleResult:
     """By job, the volumes to ask for so that pods can start later."""
     releases: tuple[claim_decisions.Release, ...] = ()
     """What was asked for and no pod waits for any more: first claims, then volumes, by name."""
+    allocations: tuple[device_decisions.AllocateClaims, ...] = ()
+    """By job, the resource claims to allocate and reserve so that pods can start later."""
+    deallocations: tuple[device_decisions.DeallocateClaim, ...] = ()
+    """Resource claims whose devices no pod uses after all, by name."""
     excluded: tuple[Exclusion, ...] = ()
     """Nodes left out of the total, the largest group first."""
     finished: bool = True

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from vscheduler.core.model import (
     claim_decisions,
     constraints,
+    devices,
     jobs,
     pod_affinity,
     queues,
@@ -286,6 +287,9 @@ class Carried:
     refused_claims: Mapping[str, str] = field(default_factory=dict)
     """By claim (`namespace/name`), what the API server said when it refused the last request for a
     volume. Filled in by the sender."""
+    refused_allocations: Mapping[str, str] = field(default_factory=dict)
+    """By resource claim (`namespace/name`), what the API server said when it refused the last write
+    of an allocation. Filled in by the sender."""
 
 
 FRESH = Carried()
@@ -324,4 +328,6 @@ class Snapshot:
     """Pod counts per node, for pod affinity and topology spread."""
     storage: storage.Storage = storage.NO_STORAGE
     """Claims, volumes and their use; NO_STORAGE unless a pod uses volumes that matter."""
+    devices: devices.Devices = devices.NO_DEVICES
+    """Devices and the claims for them; NO_DEVICES unless a pod has resource claims."""
     carried: Carried = FRESH

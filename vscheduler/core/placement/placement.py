@@ -364,10 +364,10 @@ class Placement:
         """Return the filter results that don't expire by themselves."""
         nobody = [contracts.FilterResult(FILTER_FAILED, np.zeros(view.size, dtype=np.bool_))]
         found = self._session.dispatch.each("filter_nodes", hooks.verdicts, nobody, task, view)
-        return [
-            contracts.FilterResult(NOT_READY, view.of(view.layout.ready)),
-            *(result for answer in found for result in answer),
-        ]
+        ready = contracts.FilterResult(NOT_READY, view.of(view.layout.ready))
+        results = [ready, *(result for answer in found for result in answer)]
+        asks = task.pod_class.constraints.resource_claims
+        return [*results, *self._session.devices.ignored(view)] if asks else results
 
     def _scores(self, task: jobs.Task, view: contracts.NodeView) -> NDArray[np.float64]:
         """Return the sum of all plugins' scores for these nodes."""

@@ -84,9 +84,7 @@ class Predicates(contracts.Plugin):
         "predicate.VolumeZoneEnable": contracts.Argument(bool, default=True),
         "predicate.PodTopologySpreadEnable": contracts.Argument(bool, default=True),
         "predicate.VolumeBindingEnable": contracts.Argument(bool, default=True),
-        "predicate.DynamicResourceAllocationEnable": contracts.Argument(
-            bool, default=False, missing="dynamic resource allocation"
-        ),
+        "predicate.DynamicResourceAllocationEnable": contracts.Argument(bool, default=True),
         "volumebinding.bindTimeoutSeconds": contracts.Argument(int, 600, minimum=0),
         # Volcano and kube-scheduler score by storage only behind a feature gate that is off.
         "volumebinding.weight": contracts.Argument(
@@ -94,7 +92,7 @@ class Predicates(contracts.Plugin):
         ),
         "volumebinding.shape": contracts.Argument(list, None, missing="scores by storage"),
         "dynamicresources.filterTimeoutSeconds": contracts.Argument(
-            int, None, minimum=0, missing="dynamic resource allocation"
+            int, None, minimum=0, missing="a limit on the time that devices are searched for"
         ),
     }
 
@@ -116,6 +114,10 @@ class Predicates(contracts.Plugin):
         self._volume_limits = bool(self.argument("predicate.NodeVolumeLimitsEnable"))
         if self._volume_binding:
             self._volumes.bind_claims(self.number("volumebinding.bindTimeoutSeconds"))
+        self._devices = session.devices
+        self._allocation = bool(self.argument("predicate.DynamicResourceAllocationEnable"))
+        if self._allocation:
+            self._devices.allocate_claims()
         self._fixed: dict[Hashable, list[contracts.FilterResult]] = {}
         """Cached results, by the constraints of a pod class they follow from."""
 
@@ -141,6 +143,8 @@ class Predicates(contracts.Plugin):
             results.append(contracts.FilterResult(PORTS, later & left, later, curable=True))
         if limits.volumes:
             results += self._volume_results(task.pod_class, nodes)
+        if limits.resource_claims and self._allocation:
+            results += self._devices.filter(task.pod_class, nodes)
         affinity = self._affinity_counts.state_of(task)
         if affinity is not None:
             rules = self._ruling(affinity, task.pod_class).rules
@@ -169,19 +173,28 @@ class Predicates(contracts.Plugin):
         mask = layout.memo(("class", self._taints, self._affinity, *parts), compute)
         # What volumes allow changes with their objects, and not with the layout of the nodes.
         usable = self._usable(pod_class, layout) if limits.volumes else None
-        return mask if usable is None else mask & usable
+        if usable is not None:
+            mask = mask & usable
+        if limits.resource_claims and self._allocation:
+            usable = self._devices.usable(pod_class, layout)
+            return mask if usable is None else mask & usable
+        return mask
 
     def outlook(self, task: jobs.Task) -> Hashable:
         """Return which label values pass, for filters influenced by pods on other nodes.
 
         The result has flags instead of pod counts, so most placements leave the outlook of other
-        nodes as before. For a pod with volumes, the result also says what other pods took of them.
+        nodes as before. For a pod with volumes or devices, the result also says what other pods
+        took of them.
         """
         affinity = self._affinity_counts.state_of(task)
         near = None if affinity is None else self._ruling(affinity, task.pod_class).outlook
-        if not task.pod_class.constraints.volumes:
+        limits = task.pod_class.constraints
+        if not (limits.volumes or limits.resource_claims):
             return near
-        taken = self._volumes.outlook(task.pod_class)
+        taken = self._volumes.outlook(task.pod_class) if limits.volumes else None
+        if limits.resource_claims and self._allocation:
+            return near, taken, self._devices.outlook(task.pod_class)
         return near if taken is None else (near, taken)
 
     def row_outlook(self, task: jobs.Task, rows: NDArray[np.int64]) -> Sequence[Hashable] | None:
@@ -192,16 +205,18 @@ class Predicates(contracts.Plugin):
         """
         affinity = self._affinity_counts.state_of(task)
         local = () if affinity is None else self._ruling(affinity, task.pod_class).local
-        attached = (
-            self._volumes.row_outlook(task.pod_class, rows)
-            if task.pod_class.constraints.volumes
-            else None
-        )
-        if not local:
-            return attached
-        answers = [answer for domain_filter in local for answer in domain_filter.on(rows)]
-        near = [each.tobytes() for each in np.stack(answers, axis=1)]
-        return near if attached is None else list(zip(near, attached, strict=True))
+        found: list[Sequence[Hashable]] = []
+        limits = task.pod_class.constraints
+        if limits.volumes:
+            attached = self._volumes.row_outlook(task.pod_class, rows)
+            found += [] if attached is None else [attached]
+        if limits.resource_claims and self._allocation:
+            allocated = self._devices.row_outlook(task.pod_class, rows)
+            found += [] if allocated is None else [allocated]
+        if local:
+            answers = [answer for domain_filter in local for answer in domain_filter.on(rows)]
+            found.append([each.tobytes() for each in np.stack(answers, axis=1)])
+        return list(zip(*found, strict=True)) if found else None
 
     def _volume_results(
         self, pod_class: jobs.PodClass, nodes: contracts.NodeView

@@ -1,6 +1,6 @@
-"""Held nodes: a more important job takes nodes on which pods merely wait for their volumes.
+"""Held nodes: a more important job takes nodes on which pods merely wait for their claims.
 
-No pod is evicted for that, and the requests for volumes are withdrawn. Otherwise, a job whose
+No pod is evicted for that, and what was asked for is withdrawn. Otherwise, a job whose
 volumes are never made could keep nodes from everybody until its time is up.
 """
 
@@ -61,7 +61,7 @@ def take(
 
 def may_take(session: working.Session, state: job_state.JobState) -> bool:
     """Whether any job would have to give way to this job."""
-    return bool(session.volume_binding.holders) and bool(_holders(session, state))
+    return bool(session.held_pods.holders) and bool(_holders(session, state))
 
 
 def _holders(session: working.Session, state: job_state.JobState) -> list[job_state.JobState]:
@@ -70,7 +70,7 @@ def _holders(session: working.Session, state: job_state.JobState) -> list[job_st
     In its own queue these have a lower priority. Another queue gives way if it is overused.
     """
     found = []
-    for job in session.volume_binding.holders:
+    for job in session.held_pods.holders:
         holder = session.job_states[job]
         queue = session.queues[holder.job.queue]
         if queue.name == state.job.queue:
@@ -87,7 +87,7 @@ def _withdraw(
 ) -> Places:
     places = []
     for task in list(holder.tasks(jobs.TaskStatus.PIPELINED)):
-        if session.volume_binding.is_held(task):
+        if session.held_pods.is_held(task):
             session.spend("held nodes", HOLDER_COST)
             places.append((task, session.layout.rows[holder.node(task) or ""]))
             trial.withdraw(task)
@@ -110,6 +110,6 @@ def _return(
             lost = task
     if lost is None:
         return
-    if not session.volume_binding.goes_on(holder):
+    if not session.held_pods.goes_on(holder):
         trial.rollback(before)
     session.reasons.note(holder.job.id, reasons.no_room(session, holder, lost))

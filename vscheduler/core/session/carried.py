@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from vscheduler.core.config import policy as policies
-from vscheduler.core.model import decisions, jobs, queues, resources, snapshot, storage
+from vscheduler.core.model import decisions, devices, jobs, queues, resources, snapshot, storage
 from vscheduler.core.session import job_state
 
 Pods: TypeAlias = tuple[tuple[jobs.PodClass, int], ...]
@@ -173,6 +173,8 @@ class KnownUnschedulable:
     policy: policies.Policy
     storage: storage.Storage
     """Jobs with volumes depend on its objects, but not on who uses them."""
+    devices: devices.Devices
+    """Jobs with resource claims depend on its objects."""
     entries: dict[jobs.JobId, Entry]
 
     @property
@@ -223,21 +225,28 @@ def still_known(
     entries: dict[jobs.JobId, Entry] = {}
     if isinstance(carried, KnownUnschedulable) and carried.holds(taken, policy):
         same_storage = carried.storage.has_same_objects(taken.storage)
+        same_devices = carried.devices.has_same_objects(taken.devices)
         entries = {
             job: entry
             for job, entry in carried.entries.items()
             if job in job_states
             and job_states[job].job is entry.job
             and (same_storage or not _uses_volumes(entry.job))
+            and (same_devices or not _uses_devices(entry.job))
         }
     return KnownUnschedulable(
         allocatable=taken.nodes.allocatable,
         queues=taken.queues,
         policy=policy,
         storage=taken.storage,
+        devices=taken.devices,
         entries=entries,
     )
 
 
 def _uses_volumes(job: jobs.Job) -> bool:
     return any(pod_class.constraints.volumes for pod_class in job.classes)
+
+
+def _uses_devices(job: jobs.Job) -> bool:
+    return any(pod_class.constraints.resource_claims for pod_class in job.classes)

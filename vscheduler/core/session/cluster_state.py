@@ -36,6 +36,7 @@ class ClusterState:
         job_states: Mapping[jobs.JobId, job_state.JobState],
         affinity_counts: interfaces.PodAffinityCounts,
         volumes: interfaces.Volumes,
+        devices: interfaces.Devices,
     ) -> None:
         """Copy the nodes of the snapshot; all other arguments are changed in place."""
         table = taken.nodes
@@ -54,7 +55,7 @@ class ClusterState:
         self._space = taken.space
         self._job_states = job_states
         self._affinity_counts = affinity_counts
-        self._volumes = volumes
+        self._volumes, self._devices = volumes, devices
         self._eviction_refused = taken.carried.eviction_refused_pods
         self._requests: dict[jobs.PodClass, resources.Vector] = {}
         self._evictable_on: dict[int, Sequence[jobs.Task]] = {}
@@ -126,6 +127,8 @@ class ClusterState:
         if task.volumes:
             self._volumes.move(task, row, PRESENCE[status], 1)
             self._volumes.assume(task, row)
+        if task.pod_class.constraints.resource_claims:
+            self._devices.assume(task, row)
         self._touched.append(row)
         self._job_states[task.job].move(task, status, name)
         self._notify("on_allocate", task)
@@ -142,6 +145,8 @@ class ClusterState:
         if task.volumes:
             self._volumes.forget(task)
             self._volumes.move(task, row, PRESENCE[state.status(task)], -1)
+        if task.pod_class.constraints.resource_claims:
+            self._devices.forget(task)
         name = self.layout.names[row]
         give_ports_back(self._ports, name, task)
         self._touched.append(row)
@@ -172,6 +177,7 @@ class ClusterState:
         give_ports_back(self._ports, name, task)
         take_ports(self._leaving_ports, name, task)
         self._change_presence(task, row, PodPresence.STAYING, PodPresence.LEAVING)
+        self._devices.leave(task, 1)
         self._touched.append(row)
         self.budgets.take(task)
         self._job_states[task.job].move(task, jobs.TaskStatus.RELEASING, name)
@@ -186,6 +192,7 @@ class ClusterState:
         give_ports_back(self._leaving_ports, name, task)
         take_ports(self._ports, name, task)
         self._change_presence(task, row, PodPresence.LEAVING, PodPresence.STAYING)
+        self._devices.leave(task, -1)
         self._touched.append(row)
         self._job_states[task.job].move(task, task.status, task.node)
 

@@ -1,17 +1,26 @@
 """Interfaces: what a Session receives from higher layers, as Session and its users see them.
 
-`core.cycle.open_session` passes in a Placement, the PodAffinityCounts and the Volumes.
+`core.cycle.open_session` passes in a Placement, the PodAffinityCounts, the Volumes and the Devices.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vscheduler.core.api import contracts, node_views, views
-from vscheduler.core.model import claim_decisions, decisions, jobs, nodes, pod_affinity
+from vscheduler.core.model import (
+    claim_decisions,
+    decisions,
+    device_decisions,
+    jobs,
+    nodes,
+    pod_affinity,
+)
+
+Ints: TypeAlias = NDArray[np.int64]
 
 Holes: TypeAlias = tuple[decisions.MissingResource, ...]
 """The largest free amount on any node, by resource."""
@@ -122,3 +131,76 @@ class Volumes(node_views.Volumes, Protocol):
         self, task: jobs.Task, row: int, presence: pod_affinity.PodPresence, step: int
     ) -> None:
         """Count the task's volumes with this presence (step 1), or remove them again (step -1)."""
+
+
+class Devices(node_views.Devices, Protocol):
+    """Devices as the cycle has decided so far (core.placement.devices.state).
+
+    Only tasks with resource claims are asked about, assumed and forgotten.
+    """
+
+    @property
+    def allocates(self) -> bool:
+        """Whether claims are looked at: a plugin does, and they can be read."""
+
+    def unallocated(
+        self, task: jobs.Task, row: int
+    ) -> tuple[device_decisions.ClaimAllocation, ...]:
+        """Return what the task's claims lack before it may start on this node, in the pod's order.
+
+        Each reserves a claim for this task; tasks that share a claim name the same devices. Empty
+        if all claims are allocated and reserved for the task. For a task that
+        is placed already, the devices are those chosen with its placement.
+        """
+
+    def ignored(self, view: contracts.NodeView) -> Iterable[contracts.FilterResult]:
+        """Return a refusal of all nodes if no plugin looks at claims."""
+
+    def lacks_choice(self, task: jobs.Task) -> bool:
+        """Whether a claim is not allocated, although no devices were chosen for the placed task."""
+
+    def assume(self, task: jobs.Task, row: int) -> None:
+        """Give the task's claims what is chosen for them on this node."""
+
+    def forget(self, task: jobs.Task) -> None:
+        """Undo `assume` exactly."""
+
+    def leave(self, task: jobs.Task, step: int) -> None:
+        """Count the task as one that leaves its devices (step 1), or stays after all (step -1)."""
+
+    @property
+    def demands(self) -> "DeviceDemands":
+        """What a search for a whole gang asks."""
+
+
+class DeviceDemands(Protocol):
+    """What numbers of devices pods ask for, and nodes have (core.placement.devices.demands)."""
+
+    def likeness(self, pod_class: jobs.PodClass) -> Hashable:
+        """Return what pods have in common that differ only in claims of their own, which ask for
+        the same; the class itself for all other pods.
+        """
+
+    def counted(
+        self, pod_class: jobs.PodClass, shared: Collection[str]
+    ) -> Sequence[tuple[Any, int]]:
+        """Return what numbers of devices a pod asks for by its own claims, and by these shared
+        ones, without alternatives.
+        """
+
+    def counts(self, demands: Sequence[Any], *, later: bool, in_use: bool) -> Ints:
+        """Return how many devices each node has that any of these demands match, (N,).
+
+        Only free ones, unless those that are in use count.
+        """
+
+    def total(self, demands: Sequence[Any], mask: nodes.Mask, *, later: bool, in_use: bool) -> int:
+        """Return the same for all these nodes (N,) together."""
+
+    def sharing_nodes(self) -> Sequence[nodes.Mask]:
+        """Return groups of nodes (N,) that share devices."""
+
+    def shared_claims(self, pod_class: jobs.PodClass) -> frozenset[str]:
+        """Return the pod's claims that aren't allocated, are for other pods as well, and get their
+        devices from one node.
+        """

@@ -4,14 +4,20 @@ The result also lists the nodes excluded from shares, with the reason for each.
 """
 
 import functools
-from collections.abc import Callable, Mapping
-from typing import TypeAlias
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from vscheduler.core.config import cycle_rules
 from vscheduler.core.model import decisions, jobs, queues, refusals, snapshot
-from vscheduler.core.session import job_state, reasons, volume_binding
+from vscheduler.core.session import (
+    device_binding,
+    held_pods,
+    job_state,
+    reasons,
+    volume_binding,
+    waiting_status,
+)
 from vscheduler.core.session import session as working
 
 NODES_HELP = frozenset(
@@ -49,14 +55,17 @@ def close(session: working.Session, faults: tuple[decisions.Fault, ...]) -> deci
         started = {bind.task.job for bind in decided.binds}
         tried = session.snapshot.carried.attempted | (waiting - started)
     used, known = session.dispatch.last("usages"), session.known_unschedulable
-    volumes = _conclude_volumes(session)
+    held = session.held_pods.still_waiting(decided)
+    volumes, devices = _conclude_volumes(session, held), _conclude_devices(session, held)
     return decisions.CycleResult(
         binds=tuple(sorted(decided.binds, key=lambda bind: bind.task.key)),
         pipelined=tuple(sorted(decided.pipelined.values(), key=lambda pipeline: pipeline.task.key)),
         evicts=tuple(sorted(decided.evicts.values(), key=lambda evict: evict.task.key)),
         claims=volumes.prepared,
         releases=volumes.releases,
-        groups=_groups(session, volumes),
+        allocations=devices.allocations,
+        deallocations=devices.deallocations,
+        groups=_groups(session, volumes, devices),
         queues=_queues(session, used),
         total=session.space.amounts(session.total),
         excluded=exclusions(session),
@@ -86,9 +95,12 @@ def close(session: working.Session, faults: tuple[decisions.Fault, ...]) -> deci
     )
 
 
-def _conclude_volumes(session: working.Session) -> volume_binding.Conclusion:
+def _conclude_volumes(
+    session: working.Session, waiting: Sequence[held_pods.Held]
+) -> volume_binding.Conclusion:
     without_turn = session.reasons.not_attempted
     concluded = session.volume_binding.conclude(
+        waiting,
         session.decided,
         session.layout.rows,
         without_turn=[session.job_states[job].job for job in without_turn],
@@ -97,6 +109,18 @@ def _conclude_volumes(session: working.Session) -> volume_binding.Conclusion:
     for at in concluded.wake_at:
         session.wake(at)
     return concluded
+
+
+def _conclude_devices(
+    session: working.Session, waiting: Sequence[held_pods.Held]
+) -> device_binding.Conclusion:
+    without_turn = session.reasons.not_attempted
+    return session.device_binding.conclude(
+        waiting,
+        session.decided,
+        without_turn=[session.job_states[job].job for job in without_turn],
+        finished=not session.work_budget.exhausted,
+    )
 
 
 def _costs(session: working.Session) -> Mapping[str, int]:
@@ -164,38 +188,10 @@ def _is_terminating(state: job_state.JobState) -> bool:
     return state.scheduled_tasks + releasing >= state.job.min_member
 
 
-_Kept: TypeAlias = tuple[
-    jobs.Phase, decisions.Reason | None, cycle_rules.CycleRules, decisions.GroupStatus
-]
-"""A status, after what it depends on besides the job."""
-
-
-class _WaitingStatus:
-    """The last status of a job that waits, kept with the Job while its pods don't change."""
-
-    __slots__ = ("_last",)
-
-    def __init__(self) -> None:
-        self._last: _Kept | None = None
-
-    def status(
-        self,
-        phase: jobs.Phase,
-        reason: decisions.Reason | None,
-        rules: cycle_rules.CycleRules,
-        make: Callable[[], decisions.GroupStatus],
-    ) -> decisions.GroupStatus:
-        """Return the last status if it is still right, otherwise what `make` returns."""
-        last = self._last
-        if last is not None and last[0] is phase and last[1] == reason and last[2] is rules:
-            return last[3]
-        made = make()
-        self._last = phase, reason, rules, made
-        return made
-
-
 def _groups(
-    session: working.Session, volumes: volume_binding.Conclusion
+    session: working.Session,
+    volumes: volume_binding.Conclusion,
+    devices: device_binding.Conclusion,
 ) -> tuple[decisions.GroupStatus, ...]:
     statuses = [_without_queue(job) for job in session.jobs_without_queue]
     known, by_job = session.known_unschedulable, session.reasons.by_job
@@ -204,31 +200,38 @@ def _groups(
     refused = session.snapshot.carried.refused_binds
     for job, state in session.job_states.items():
         if not state.untouched or job in refused:
-            statuses.append(_group(session, state, volumes))
+            statuses.append(_group(session, state, volumes, devices))
         elif job not in not_attempted:
             # Most jobs wait for nothing and haven't changed: their status is kept with the job.
             same = job not in by_job and state.phase is state.job.state.phase
-            ask = functools.partial(_group, session, state, volumes)
+            ask = functools.partial(_group, session, state, volumes, devices)
             if same:
                 statuses.append(state.job.memo("status", ask))
             elif job in known.entries:
                 statuses.append(known.status(state, by_job.get(job), ask))
-            elif job in volumes.waits:
+            elif job in volumes.waits or job in devices.waits:
                 statuses.append(ask())
             else:
-                kept = state.job.memo("waiting status", _WaitingStatus)
+                kept = state.job.memo("waiting status", waiting_status.WaitingStatus)
                 statuses.append(kept.status(state.phase, by_job.get(job), rules, ask))
     return tuple(sorted(statuses, key=lambda status: status.job))
 
 
 def _group(
-    session: working.Session, state: job_state.JobState, volumes: volume_binding.Conclusion
+    session: working.Session,
+    state: job_state.JobState,
+    volumes: volume_binding.Conclusion,
+    devices: device_binding.Conclusion,
 ) -> decisions.GroupStatus:
     job, rules = state.job, session.policy.rules
     reason = session.reasons.by_job.get(job.id)
-    held = volumes.waits.get(job.id)
-    if held is not None and (reason is None or session.volume_binding.holds_back(state)):
-        reason = reasons.waits_for_volumes(state, held)
+    held, allocating = volumes.waits.get(job.id), devices.waits.get(job.id)
+    refused_devices = allocating is not None and bool(allocating.refusal)
+    if reason is None or session.held_pods.holds_back(state):
+        if held is not None and not refused_devices:
+            reason = reasons.waits_for_volumes(state, held)
+        elif allocating is not None:
+            reason = reasons.waits_for_devices(state, allocating)
     reason = reason or _waits(state) or reasons.rejected(state)
     reason = reason or reasons.short_sub_group(state)
     refused = _refused_binds(session, state)
@@ -257,16 +260,17 @@ def _group(
         withheld=() if told else waiting,
         rejections=job.rejections,
         refused_binds=refused,
-        without_volumes=_without_volumes(session, state) if held else (),
+        without_volumes=_held(session, state) if held and not refused_devices else (),
         volumes=held,
+        without_devices=_held(session, state) if refused_devices else (),
         reason=reason,
     )
 
 
-def _without_volumes(session: working.Session, state: job_state.JobState) -> tuple[jobs.Task, ...]:
-    """Return the pods of the job that wait on their nodes for volumes, or with such pods."""
+def _held(session: working.Session, state: job_state.JobState) -> tuple[jobs.Task, ...]:
+    """Return the pods of the job that wait on their nodes for claims, or with such pods."""
     pipelined = state.tasks(jobs.TaskStatus.PIPELINED)
-    return tuple(task for task in pipelined if session.volume_binding.is_held(task))
+    return tuple(task for task in pipelined if session.held_pods.is_held(task))
 
 
 def _refused_binds(

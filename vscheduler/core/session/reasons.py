@@ -8,7 +8,15 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
 
-from vscheduler.core.model import claim_decisions, decisions, gang_proof, jobs, queues, resources
+from vscheduler.core.model import (
+    claim_decisions,
+    decisions,
+    device_decisions,
+    gang_proof,
+    jobs,
+    queues,
+    resources,
+)
 from vscheduler.core.session import job_state
 from vscheduler.core.session import session as working
 
@@ -113,6 +121,13 @@ def waits_for_volumes(
 ) -> decisions.Reason:
     """Return the reason of a job with pods that wait for volumes."""
     return of(state, decisions.ReasonCode.WAITS_FOR_VOLUMES, volumes=volumes)
+
+
+def waits_for_devices(
+    state: job_state.JobState, wait: device_decisions.DeviceWait
+) -> decisions.Reason:
+    """Return the reason of a job with pods that wait for devices."""
+    return of(state, decisions.ReasonCode.WAITS_FOR_DEVICES, devices=wait)
 
 
 def short_sub_group(state: job_state.JobState) -> decisions.Reason | None:

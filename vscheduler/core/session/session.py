@@ -10,14 +10,18 @@ from vscheduler.core.api import contracts, views
 from vscheduler.core.config import policy as policies
 from vscheduler.core.fair_share import demands, node_loss_grace, node_pools
 from vscheduler.core.model import decisions, jobs, nodes, queues, resources, storage
+from vscheduler.core.model import devices as models
 from vscheduler.core.model import snapshot as snapshots
 from vscheduler.core.session import (
     carried,
     cluster_state,
     decided,
+    device_binding,
     dispatch,
+    held_pods,
     interfaces,
     job_state,
+    prerequisites,
     statement,
     volume_binding,
     work_budget,
@@ -36,7 +40,7 @@ class Session:
     placement: interfaces.Placement
     _awaited: Sequence[snapshots.ReplacementReservation] = ()
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the input of a cycle, and what it counts with
         self,
         snapshot: snapshots.Snapshot,
         policy: policies.Policy,
@@ -45,6 +49,7 @@ class Session:
         affinity_counts: interfaces.PodAffinityCounts,
         nominated: views.NominatedPods,
         volumes: interfaces.Volumes,
+        devices: interfaces.Devices,
     ) -> None:
         """Copy the snapshot; the caller, core.cycle, calls `open` next."""
         self.snapshot = snapshot
@@ -60,7 +65,7 @@ class Session:
         self.jobs_without_queue = [job for job in snapshot.jobs if job.queue not in self.queues]
         """Jobs whose queue doesn't exist."""
         self.cluster = cluster_state.ClusterState(
-            snapshot, self.job_states, affinity_counts, volumes
+            snapshot, self.job_states, affinity_counts, volumes, devices
         )
         self.request = self.cluster.request
         self.job_state_of = self.cluster.job_state_of
@@ -79,7 +84,7 @@ class Session:
         self.node_losses = node_loss_grace.NodeLosses(snapshot)
         self.affinity_counts = affinity_counts
         self.nominated = nominated
-        self.volumes = volumes
+        self.volumes, self.devices = volumes, devices
 
     def open(
         self,
@@ -141,13 +146,27 @@ class Session:
         return self.policy.rules.total(self)
 
     @cached_property
+    def held_pods(self) -> held_pods.HeldPods:
+        """The pods that wait for volumes or devices."""
+        return held_pods.HeldPods(lambda state: job_state.is_ready(self.dispatch, state))
+
+    @cached_property
     def volume_binding(self) -> volume_binding.VolumeBinding:
-        """The pods that wait for volumes."""
-        return volume_binding.VolumeBinding(
-            self.snapshot,
-            self.volumes,
-            lambda state: job_state.is_ready(self.dispatch, state),
-        )
+        """The volumes that pods wait for."""
+        return volume_binding.VolumeBinding(self.snapshot, self.volumes)
+
+    @cached_property
+    def device_binding(self) -> device_binding.DeviceBinding:
+        """The devices that pods wait for."""
+        return device_binding.DeviceBinding(self.snapshot, self.devices)
+
+    @cached_property
+    def _prerequisites(self) -> prerequisites.Prerequisites | None:
+        """What pods may have to wait for; None where no pod has claims."""
+        taken = self.snapshot
+        if taken.storage is storage.NO_STORAGE and taken.devices is models.NO_DEVICES:
+            return None
+        return prerequisites.Prerequisites(self.volume_binding, self.device_binding, self.held_pods)
 
     @cached_property
     def bars(self) -> bool:
@@ -254,8 +273,8 @@ class Session:
 
     def statement(self) -> statement.Statement:
         """Return a journal of changes: `with session.statement() as trial: …; trial.commit()`."""
-        volumes = None if self.snapshot.storage is storage.NO_STORAGE else self.volume_binding
-        return statement.Statement(self.cluster, self.decided, self.work_budget, volumes)
+        needed = self._prerequisites
+        return statement.Statement(self.cluster, self.decided, self.work_budget, needed)
 
     @property
     def work(self) -> Counter[str]:

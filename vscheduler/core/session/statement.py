@@ -6,8 +6,14 @@ from enum import Enum
 from types import TracebackType
 from typing import Self
 
-from vscheduler.core.model import claim_decisions, decisions, jobs, snapshot
-from vscheduler.core.session import cluster_state, decided, volume_binding, work_budget
+from vscheduler.core.model import decisions, jobs, snapshot
+from vscheduler.core.session import (
+    cluster_state,
+    decided,
+    held_pods,
+    prerequisites,
+    work_budget,
+)
 
 
 class Step(Enum):
@@ -34,13 +40,13 @@ class Statement:
         cluster: cluster_state.ClusterState,
         decided: decided.Decided,
         budget: work_budget.WorkBudget,
-        volumes: volume_binding.VolumeBinding | None = None,
+        needed: prerequisites.Prerequisites | None = None,
     ) -> None:
-        """`volumes` is None where no pod has to wait for volumes."""
+        """`needed` is None where no pod has to wait for volumes or devices."""
         self._cluster = cluster
         self._decided = decided
         self._budget = budget
-        self._volumes = volumes
+        self._needed = needed
         self._operations: list[tuple[Step, jobs.Task, int]] = []
         self._evicts: dict[jobs.TaskId, decisions.Evict] = {}
         self._spared: dict[jobs.TaskId, decisions.Evict] = {}
@@ -161,11 +167,11 @@ class Statement:
         """Bind allocated tasks, evict victims and keep pipelined tasks waiting.
 
         A pipelined task keeps its resources for the rest of the cycle, and in later cycles if pods
-        are evicted for the task. So does an allocated task that has to wait for volumes.
+        are evicted for the task. So does an allocated task that has to wait for volumes or devices.
         """
         names, decided = self._cluster.layout.names, self._decided
-        if self._volumes is not None:
-            self._wait_for_volumes(self._volumes)
+        if self._needed is not None:
+            self._wait_for_claims(self._needed)
         for step, task, row in self._operations:
             if step is Step.WITHDRAWN:
                 decided.withdraw(task)
@@ -183,8 +189,8 @@ class Statement:
         self._budget.count("evictions", bool(self._evicts))
         self._forget()
 
-    def _wait_for_volumes(self, volumes: volume_binding.VolumeBinding) -> None:
-        """Let tasks wait on their nodes if claims must be bound first.
+    def _wait_for_claims(self, needed: prerequisites.Prerequisites) -> None:
+        """Let tasks wait on their nodes if claims must be bound or allocated first.
 
         If the job can't start without them, its other tasks wait, too. So do tasks that must be
         near other pods, as those might be among the ones that wait.
@@ -194,40 +200,40 @@ class Statement:
             if step in (Step.PLACED, Step.STARTED) and self._is_allocated(task):
                 starting[task.job].append((task, row))
         for places in starting.values():
-            found = {task.uid: volumes.unbound(task, row) for task, row in places}
-            if any(volumes.lacks_choice(task, found[task.uid]) for task, _ in places):
+            found = {task.uid: needed.lacks(task, row) for task, row in places}
+            if any(needed.lacks_choice(task, found[task.uid]) for task, _ in places):
                 for task, row in places:  # the filters were wrong; the next cycle places them anew
                     self._wait(task, row)
-            elif any(found.values()):
-                self._hold_nodes(volumes, places, found)
+            elif any(lacks.anything for lacks in found.values()):
+                self._hold_nodes(needed, places, found)
 
     def _hold_nodes(
         self,
-        volumes: volume_binding.VolumeBinding,
+        needed: prerequisites.Prerequisites,
         places: Sequence[tuple[jobs.Task, int]],
-        found: Mapping[jobs.TaskId, tuple[claim_decisions.ClaimBinding, ...]],
+        found: Mapping[jobs.TaskId, held_pods.Lacks],
     ) -> None:
-        """Let the tasks of a job wait that have unbound claims, or need others to start first."""
+        """Let the tasks of a job wait that lack something, or need others to start first."""
         for task, row in places:
-            if found[task.uid] or task.pod_class.constraints.pod_affinity:
-                self._let_wait(volumes, task, row, found[task.uid])
-        if not volumes.is_ready(self._cluster.job_state_of(places[0][0])):
+            if found[task.uid].anything or task.pod_class.constraints.pod_affinity:
+                self._let_wait(needed, task, row, found[task.uid])
+        if not needed.held.is_ready(self._cluster.job_state_of(places[0][0])):
             for task, row in places:
-                self._let_wait(volumes, task, row, found[task.uid])
+                self._let_wait(needed, task, row, found[task.uid])
 
     def _let_wait(
         self,
-        volumes: volume_binding.VolumeBinding,
+        needed: prerequisites.Prerequisites,
         task: jobs.Task,
         row: int,
-        bindings: tuple[claim_decisions.ClaimBinding, ...],
+        lacks: held_pods.Lacks,
     ) -> None:
-        """Turn an allocated task into a pipelined task that waits for these bindings, or with
-        others.
-        """
+        """Turn an allocated task into a pipelined task that waits for this, or with others."""
         if self._is_allocated(task):
             self._wait(task, row)
-            volumes.hold(task, self._cluster.layout.names[row], bindings)
+            if lacks.allocations:  # it may have other devices of the node now
+                lacks = needed.lacks(task, row)
+            needed.held.hold(task, self._cluster.layout.names[row], lacks)
 
     def _wait(self, task: jobs.Task, row: int) -> None:
         self._cluster.give_back(task, row)
@@ -237,7 +243,7 @@ class Statement:
         return self._cluster.job_state_of(task).status(task) is jobs.TaskStatus.ALLOCATED
 
     def _is_held(self, task: jobs.Task) -> bool:
-        return self._volumes is not None and self._volumes.is_held(task)
+        return self._needed is not None and self._needed.held.is_held(task)
 
     def hold(self) -> None:
         """Bind nothing, and reserve all placements for the rest of the cycle.

@@ -1,27 +1,14 @@
-"""Volume binding: pods wait on their nodes until their claims are bound.
+"""Volume binding: what pods that wait for their claims ask for, and what is given back.
 
-This is the first of two steps: a cycle that could start a job asks for the volumes that its pods
-need on their nodes, and keeps the nodes. The second step is an ordinary cycle, once all claims are
-bound. Meanwhile the pods are nominated to their nodes, as if pods were being evicted for them.
 Kubernetes: the plugin VolumeBinding of kube-scheduler, which does this pod by pod.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from vscheduler.core.model import claim_decisions, jobs, snapshot, storage
-from vscheduler.core.session import claim_attempts, decided, interfaces, job_state
-
-
-class Held(NamedTuple):
-    """A pod that could start, but for its claims or those of its gang."""
-
-    task: jobs.Task
-    node: str
-    bindings: tuple[claim_decisions.ClaimBinding, ...]
-    """Empty for a pod that waits with its gang."""
+from vscheduler.core.session import claim_attempts, decided, held_pods, interfaces
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,23 +27,12 @@ NOTHING = Conclusion()
 
 
 class VolumeBinding:
-    """The pods that wait for volumes in this cycle, and what is asked for and given back."""
+    """What is asked for in this cycle, and what is given back."""
 
-    def __init__(
-        self,
-        taken: snapshot.Snapshot,
-        volumes: interfaces.Volumes,
-        is_ready: Callable[[job_state.JobState], bool],
-    ) -> None:
-        """`is_ready` returns whether the minimum of a job can start now."""
-        self.is_ready = is_ready
+    def __init__(self, taken: snapshot.Snapshot, volumes: interfaces.Volumes) -> None:
         self.attempts = claim_attempts.ClaimAttempts(taken, volumes.bind_timeout_seconds)
         self._storage, self._volumes = taken.storage, volumes
         self._refused = taken.carried.refused_claims
-        self._held: dict[jobs.TaskId, Held] = {}
-        self._jobs: dict[jobs.JobId, None] = {}
-        self.holders: Collection[jobs.JobId] = self._jobs.keys()
-        """Jobs with pods that wait for volumes, in the order of their turns."""
 
     def unbound(self, task: jobs.Task, row: int) -> tuple[claim_decisions.ClaimBinding, ...]:
         """Return the claims to bind before the task may start on this node."""
@@ -71,30 +47,9 @@ class VolumeBinding:
         claims = map(self._storage.claims.get, claim_attempts.keys(task))
         return not all(claim is not None and claim.bound for claim in claims)
 
-    def hold(
-        self, task: jobs.Task, node: str, bindings: tuple[claim_decisions.ClaimBinding, ...]
-    ) -> None:
-        """Record that the task waits on its node for these bindings, or without any with others."""
-        self._held[task.uid] = Held(task, node, bindings)
-        self._jobs[task.job] = None
-
-    def is_held(self, task: jobs.Task) -> bool:
-        """Whether the task waits for volumes."""
-        return task.uid in self._held
-
-    def goes_on(self, state: job_state.JobState) -> bool:
-        """Whether pods of the job wait for volumes, and further pods don't have to wait for them.
-
-        They have to if the minimum of the job waits.
-        """
-        return state.job.id in self._jobs and (state.starts_singly or self.is_ready(state))
-
-    def holds_back(self, state: job_state.JobState) -> bool:
-        """Whether further pods of the job have to wait, because the minimum waits for volumes."""
-        return state.job.id in self._jobs and not self.goes_on(state)
-
     def conclude(
         self,
+        waiting: Sequence[held_pods.Held],
         so_far: decided.Decided,
         rows: Mapping[str, int],
         *,
@@ -108,9 +63,7 @@ class VolumeBinding:
         """
         if self._storage is storage.NO_STORAGE:
             return NOTHING
-        waiting = [held for held in self._held.values() if _still_waits(held, so_far)]
-        waiting.sort(key=lambda held: held.task.key)
-        asked = {each.key: each for held in reversed(waiting) for each in held.bindings}
+        asked = {each.key: each for held in reversed(waiting) for each in held.lacks.bindings}
         needed = {
             each.key: each
             for pipelined in so_far.pipelined.values()
@@ -172,18 +125,20 @@ class VolumeBinding:
         kept = wanted is not None and wanted.volume == volume
         return kept or bool(claim.volume) or of.key in spared
 
-    def _waits(self, waiting: Iterable[Held]) -> Mapping[jobs.JobId, claim_decisions.VolumeWait]:
-        by_job: defaultdict[jobs.JobId, list[Held]] = defaultdict(list)
+    def _waits(
+        self, waiting: Iterable[held_pods.Held]
+    ) -> Mapping[jobs.JobId, claim_decisions.VolumeWait]:
+        by_job: defaultdict[jobs.JobId, list[held_pods.Held]] = defaultdict(list)
         for held in waiting:
             by_job[held.task.job].append(held)
         found = ((job, self._wait(theirs)) for job, theirs in by_job.items())
         return {job: wait for job, wait in found if wait is not None}
 
-    def _wait(self, waiting: Iterable[Held]) -> claim_decisions.VolumeWait | None:
+    def _wait(self, waiting: Iterable[held_pods.Held]) -> claim_decisions.VolumeWait | None:
         """Return how far the volumes of these pods are, which belong to one job."""
         pods = list(waiting)
         keys = {key for held in pods for key in claim_attempts.keys(held.task)}
-        open_ = [each for held in pods for each in held.bindings]
+        open_ = [each for held in pods for each in held.lacks.bindings]
         if not open_:
             return None
         # What can't be asked for is told first, then what has been asked for first.
@@ -225,22 +180,17 @@ class VolumeBinding:
         return "" if of is None else of.provisioner
 
 
-def _still_waits(held: Held, so_far: decided.Decided) -> bool:
-    pipelined = so_far.pipelined.get(held.task.uid)
-    return pipelined is not None and pipelined.node == held.node
-
-
 def _prepared(
-    waiting: Iterable[Held], asked: Mapping[str, claim_decisions.ClaimBinding]
+    waiting: Iterable[held_pods.Held], asked: Mapping[str, claim_decisions.ClaimBinding]
 ) -> Iterator[claim_decisions.PrepareClaims]:
     """Iterate over what the API server doesn't show yet, by job; no claim is in two of them."""
     pods: defaultdict[jobs.JobId, list[jobs.Task]] = defaultdict(list)
     bindings: defaultdict[jobs.JobId, dict[str, claim_decisions.ClaimBinding]] = defaultdict(dict)
     taken: set[str] = set()
     for held in waiting:
-        if held.bindings:
+        if held.lacks.bindings:
             pods[held.task.job].append(held.task)
-        for each in held.bindings:
+        for each in held.lacks.bindings:
             if each.key not in taken and not asked[each.key].requested:
                 taken.add(each.key)
                 bindings[held.task.job][each.key] = asked[each.key]

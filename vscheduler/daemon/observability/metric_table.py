@@ -101,6 +101,12 @@ TABLE = (
         labels=("outcome",),
     ),
     Metric(
+        name="vscheduler_device_allocations_total",
+        kind=Kind.COUNTER,
+        about="Allocations of resource claims and their withdrawals, by result.",
+        labels=("outcome",),
+    ),
+    Metric(
         name="vscheduler_pods_waiting_for_volumes",
         kind=Kind.GAUGE,
         about="Pods that the last cycle kept on nodes until their claims are bound.",

@@ -107,6 +107,10 @@ class Metrics:
         """Count a request for a volume, or its withdrawal, by result."""
         self._count("vscheduler_volume_requests_total", outcome)
 
+    def observe_allocation(self, outcome: str) -> None:
+        """Count an allocation of a resource claim, or its withdrawal, by result."""
+        self._count("vscheduler_device_allocations_total", outcome)
+
     def observe_eviction(self, outcome: str) -> None:
         """Count an eviction by result."""
         self._count("vscheduler_evictions_total", outcome)

@@ -13,11 +13,11 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from vscheduler.mirror.decode import kinds, large_pods, wire, wire_storage
+from vscheduler.mirror.decode import kinds, large_pods, wire, wire_devices, wire_storage
 
 Kind = kinds.Kind
 
-Object: TypeAlias = wire.Object | wire_storage.Object
+Object: TypeAlias = wire.Object | wire_storage.Object | wire_devices.Object
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +99,10 @@ STRUCTS: Mapping[Kind, type[Object]] = {
     Kind.CSI_DRIVER: wire_storage.CSIDriver,
     Kind.CAPACITY: wire_storage.CSIStorageCapacity,
     Kind.ATTACHMENT: wire_storage.VolumeAttachment,
+    Kind.RESOURCE_CLAIM: wire_devices.ResourceClaim,
+    Kind.RESOURCE_CLAIM_TEMPLATE: wire_devices.ResourceClaimTemplate,
+    Kind.RESOURCE_SLICE: wire_devices.ResourceSlice,
+    Kind.DEVICE_CLASS: wire_devices.DeviceClass,
 }
 """The struct that objects of a kind decode to."""
 
@@ -118,6 +122,7 @@ API_VERSIONS: Mapping[Kind, str] = {
     Kind.CLAIM: "v1",
     Kind.VOLUME: "v1",
     **dict.fromkeys(kinds.STORAGE - {Kind.CLAIM, Kind.VOLUME}, "storage.k8s.io/v1"),
+    **dict.fromkeys((*kinds.DEVICES, Kind.RESOURCE_CLAIM_TEMPLATE), "resource.k8s.io/v1"),
 }
 """apiVersion by kind: different API groups may use equal kind names."""
 
@@ -128,7 +133,10 @@ NAMESPACE = "default"
 """The namespace of a manifest without metadata.namespace."""
 
 NAMESPACED = frozenset(
-    {Kind.POD, Kind.POD_GROUP, Kind.BUDGET, Kind.QUOTA, Kind.CLAIM, Kind.CAPACITY}
+    {
+        *(Kind.POD, Kind.POD_GROUP, Kind.BUDGET, Kind.QUOTA, Kind.CLAIM, Kind.CAPACITY),
+        *(Kind.RESOURCE_CLAIM, Kind.RESOURCE_CLAIM_TEMPLATE),
+    }
 )
 _PLACE = re.compile(r"(?P<what>.*?)(?: - at `(?:key` in `)?\$\.?(?P<field>[^`]*)`)?", re.DOTALL)
 

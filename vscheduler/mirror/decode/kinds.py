@@ -21,6 +21,11 @@ class Kind(StrEnum):
     CSI_DRIVER = "CSIDriver"
     CAPACITY = "CSIStorageCapacity"
     ATTACHMENT = "VolumeAttachment"
+    RESOURCE_CLAIM = "ResourceClaim"
+    RESOURCE_CLAIM_TEMPLATE = "ResourceClaimTemplate"
+    """Read from manifests only: in a cluster, a controller makes claims of templates."""
+    RESOURCE_SLICE = "ResourceSlice"
+    DEVICE_CLASS = "DeviceClass"
 
 
 STORAGE = frozenset(
@@ -30,3 +35,6 @@ STORAGE = frozenset(
     }
 )
 """The kinds about volumes."""
+
+DEVICES = frozenset({Kind.RESOURCE_CLAIM, Kind.RESOURCE_SLICE, Kind.DEVICE_CLASS})
+"""The watched kinds about devices (dynamic resource allocation)."""

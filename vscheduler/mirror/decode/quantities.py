@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Mapping
 from decimal import Decimal
+from fractions import Fraction
 from functools import lru_cache
 from typing import TypeAlias
 
@@ -127,10 +128,23 @@ def _scaled(amount: int, base: int, suffixes: tuple[str, ...]) -> str:
 
 
 @lru_cache(maxsize=4096)
+def exact(quantity: Quantity) -> Fraction:
+    """Return the amount without rounding or limit."""
+    sign, digits, exponent = _parts(_text(quantity))
+    return sign * digits * Fraction(_ten_to(exponent), _ten_to(-exponent))
+
+
 def _parse(text: str, scale: int) -> int:
     """Return the amount times 10**scale, rounded away from zero."""
     if text.isascii() and text.isdigit() and len(text) <= 15:
         return int(text) * _ten_to(scale)
+    sign, digits, exponent = _parts(text)
+    exponent += scale
+    return sign * min(AMOUNT_MAX, -(-digits * _ten_to(exponent) // _ten_to(-exponent)))
+
+
+def _parts(text: str) -> tuple[int, int, int]:
+    """Return sign, digits and power of ten of an amount."""
     if len(text) > LENGTH_MAX:
         raise QuantityError(f"{text[:20]!r}… is not a quantity: it has {len(text)} characters")
     found = _GRAMMAR.fullmatch(text)
@@ -138,15 +152,13 @@ def _parse(text: str, scale: int) -> int:
         raise QuantityError(f"{text!r} is not a quantity{_advice(text)}")
     part = found["part"] or ""
     digits = int(found["whole"] + part)
-    exponent = scale - len(part)
+    exponent = -len(part)
     shift = _BINARY.get(found["suffix"], 0)
     if found["exponent"] is not None:
         exponent += max(-EXPONENT_MAX, min(EXPONENT_MAX, int(found["exponent"])))
     elif not shift:
         exponent += _DECIMAL[found["suffix"]]
-    numerator = (digits << shift) * _ten_to(exponent)
-    amount = min(AMOUNT_MAX, -(-numerator // _ten_to(-exponent)))
-    return -amount if found["sign"] == "-" else amount
+    return -1 if found["sign"] == "-" else 1, digits << shift, exponent
 
 
 def _ten_to(exponent: int) -> int:

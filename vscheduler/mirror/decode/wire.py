@@ -76,6 +76,21 @@ class Container(Struct, frozen=True):
     restart_policy_rules: list[RestartRule] = []
 
 
+class PodResourceClaim(Struct, frozen=True):
+    """core/v1 PodResourceClaim: one of the fields beside the name."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
+    resource_claim_template_name: str | None = None
+
+
+class PodResourceClaimStatus(Struct, frozen=True):
+    """core/v1 PodResourceClaimStatus: the claim made from a template, if one is needed."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
+
+
 class PodSpec(Struct, frozen=True):
     """core/v1 PodSpec."""
 
@@ -95,7 +110,7 @@ class PodSpec(Struct, frozen=True):
     tolerations: list[wire_terms.Toleration] = []
     scheduling_gates: list[object] = []
     topology_spread_constraints: list[wire_terms.SpreadConstraint] = []
-    resource_claims: list[object] = []
+    resource_claims: list[PodResourceClaim] = []
     volumes: list[wire_volumes.Volume] = []
 
 
@@ -137,6 +152,7 @@ class PodStatus(Struct, frozen=True):
     message: str = ""
     start_time: dt.datetime | None = None
     nominated_node_name: str = ""
+    resource_claim_statuses: list[PodResourceClaimStatus] = []
     conditions: list[PodCondition] = []
     container_statuses: list[ContainerStatus] = []
     init_container_statuses: list[ContainerStatus] = []

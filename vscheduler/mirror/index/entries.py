@@ -8,9 +8,10 @@ from typing import TypeAlias, TypeVar
 import msgspec
 from msgspec import structs
 
-from vscheduler.core.model import jobs, pod_texts, queues, snapshot, storage
-from vscheduler.mirror.decode import events, fields, wire, wire_storage
+from vscheduler.core.model import devices, jobs, pod_texts, queues, snapshot, storage
+from vscheduler.mirror.decode import events, fields, wire, wire_devices, wire_storage
 from vscheduler.mirror.translate import bounds, pods, translation, usage_annotation
+from vscheduler.mirror.translate import devices as dra
 from vscheduler.mirror.translate import storage as volumes
 
 V = TypeVar("V", queues.Queue, snapshot.Budget, snapshot.Quota)
@@ -29,6 +30,7 @@ Value: TypeAlias = (
     | snapshot.Budget
     | snapshot.Quota
     | storage.Object
+    | devices.Object
 )
 
 
@@ -192,6 +194,8 @@ class Reader:
             case wire.ResourceQuota():
                 value = translation.quota(found)
             case _:
+                if isinstance(found, wire_devices.Object):
+                    return _devices(found)
                 value = self._storage(found)
         return value
 
@@ -216,6 +220,18 @@ class Reader:
 
     def _sees(self, node: translation.Node) -> bool:
         return not self._node_selector or not self._node_selector.isdisjoint(node.spec.labels)
+
+
+def _devices(found: wire_devices.Object) -> devices.Object | None:
+    match found:
+        case wire_devices.ResourceClaim():
+            return dra.resource_claim(found)
+        case wire_devices.ResourceSlice():
+            return dra.resource_slice(found)
+        case wire_devices.DeviceClass():
+            return dra.device_class(found)
+        case wire_devices.ResourceClaimTemplate():
+            return None  # a controller makes claims of it
 
 
 def values(found: Mapping[str, Entry], kind: type[V]) -> Iterator[V]:

@@ -55,14 +55,17 @@ class Classes:
     def __len__(self) -> int:
         return len(self._classes)
 
-    def with_volumes(
-        self, pod_class: jobs.PodClass, volumes: tuple[constraints.PodVolume, ...]
+    def with_claims(
+        self,
+        pod_class: jobs.PodClass,
+        volumes: tuple[constraints.PodVolume, ...],
+        claims: tuple[constraints.ResourceClaimUse, ...],
     ) -> jobs.PodClass:
-        """Return the class of pods that are like these, and use these volumes.
+        """Return the class of pods that are like these, and use these volumes and resource claims.
 
         Only waiting pods have such a class, since many pods have a claim of their own.
         """
-        conditions = replace(pod_class.constraints, volumes=volumes)
+        conditions = replace(pod_class.constraints, volumes=volumes, resource_claims=claims)
         return self._intern(dict(pod_class.request), conditions, pod_class.hints)
 
     def pod_class(

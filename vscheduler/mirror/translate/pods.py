@@ -16,6 +16,7 @@ from vscheduler.mirror.translate import (
     bounds,
     kubelet_refusals,
     owner_references,
+    pod_claims,
     pod_classes,
     pod_volumes,
 )
@@ -166,8 +167,9 @@ class Translator:
             pod_class = self._classes.pod_class(
                 pod, _hints(metadata, self._reads) if ours else NONE, ours=ours, waits=waits
             )
-            if volumes and waits:
-                pod_class = self._classes.with_volumes(pod_class, volumes)
+            if waits and (volumes or spec.resource_claims):
+                claims = pod_claims.of_pod(pod)
+                pod_class = self._classes.with_claims(pod_class, volumes, claims)
             if ours:
                 kept = _kept(metadata.annotations, self._reads.annotations)
                 task = _task(pod, uid, group, pod_class, status, (labels, kept))
@@ -242,8 +244,6 @@ def _task(
 
 def check_supported(spec: wire.PodSpec) -> None:
     """Raise FieldError for a requirement that isn't supported, so users learn why the pod waits."""
-    if spec.resource_claims:
-        raise fields.FieldError("spec.resourceClaims", "dynamic resources aren't supported")
     for at, volume in enumerate(spec.volumes):
         source = volume.persistent_volume_claim
         if source is not None and not source.claim_name:

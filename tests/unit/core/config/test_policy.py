@@ -11,7 +11,7 @@ from vscheduler.core.config import cycle_rules, policy, validation
 
 FIRST = "tiers[0].plugins[0]"
 GIVEN = f"{FIRST}.arguments"
-RESOURCE_CLAIMS = "predicate.DynamicResourceAllocationEnable"
+RESOURCE_CLAIMS = "capacity.DynamicResourceAllocationEnable"
 CACHE = "configurations[0].arguments.predicateErrorCacheEnable"
 UNHEARD = "plugin binpack has no such argument"
 UNKNOWN = "plugin nodeorder has no such argument"
@@ -247,12 +247,12 @@ STRANGE: dict[str, tuple[object, list[str]]] = {
         ],
     ),
     "hierarchical drf": (configured({"name": "drf", "enableHierarchy": True}), []),
-    "a filter that isn't there, wanted": (
-        configured({"name": "predicates", "arguments": {RESOURCE_CLAIMS: True}}),
+    "quotas that aren't there, wanted": (
+        configured({"name": "capacity", "arguments": {RESOURCE_CLAIMS: True}}),
         [f"{GIVEN}.{RESOURCE_CLAIMS}: has no effect yet (dynamic resource allocation)"],
     ),
-    "a filter that isn't there, unwanted": (
-        configured({"name": "predicates", "arguments": {RESOURCE_CLAIMS: "false"}}),
+    "quotas that aren't there, unwanted": (
+        configured({"name": "capacity", "arguments": {RESOURCE_CLAIMS: "false"}}),
         [],
     ),
     "arguments of an action that isn't run": (

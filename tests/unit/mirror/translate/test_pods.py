@@ -258,7 +258,7 @@ def with_requirement(requirement: dict[str, Any]) -> dict[str, Any]:
 
 TERM = f"spec.affinity.nodeAffinity.{REQUIRED}.nodeSelectorTerms[0].matchExpressions[0]"
 UNSUPPORTED = [
-    ({"resourceClaims": [{"name": "gpu"}]}, "spec.resourceClaims", "aren't supported"),
+    ({"resourceClaims": [{"name": "gpu"}]}, "spec.resourceClaims[0]", "names neither a claim"),
     (
         {"volumes": [{"name": "a", "emptyDir": {}}, {"name": "b", "persistentVolumeClaim": {}}]},
         "spec.volumes[1].persistentVolumeClaim.claimName",

@@ -1,7 +1,7 @@
 """Assembly: the problem of one gang in the present state of the session."""
 
 import itertools
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from vscheduler.core.api import contracts, views
 from vscheduler.core.model import gang_proof, jobs, pod_affinity, refusals, resources, snapshot
 from vscheduler.core.placement import nominated_pods
-from vscheduler.core.placement.gang_search import limits, problem
+from vscheduler.core.placement.gang_search import device_columns, limits, problem
 from vscheduler.core.placement.pod_affinity import filters
 from vscheduler.core.session import job_state
 from vscheduler.core.session import session as working
@@ -79,7 +79,10 @@ def assemble(
     then, and neither do the pods that could be evicted: what is found may not be possible.
     """
     later = room is not snapshot.SearchRoom.IDLE
-    kinds = [list(each) for each in _kinds(session, state, tasks).values()]
+    borne = (
+        device_columns.bearers(session.devices.demands, tasks) if session.devices.allocates else {}
+    )
+    kinds = [list(each) for each in _kinds(session, state, tasks, borne).values()]
     requirements, sub_groups = _requirements(state, kinds)
     samples = [_Sample(session, each[0], later=later, most=most) for each in kinds]
     usable = np.array([each.usable for each in samples])
@@ -114,8 +117,9 @@ def assemble(
             and all(each.is_lasting for each in samples)
         ),
     )
+    whole = _Rules(session, samples, rows, later=later).add_to(whole)
     return Assembled(
-        given=_Rules(session, samples, rows, later=later).add_to(whole),
+        given=_with_devices(session, [each[0] for each in kinds], borne, whole, rows, later=later),
         tasks=kinds,
         rows=rows,
         limits=of_queue,
@@ -123,14 +127,41 @@ def assemble(
     )
 
 
+def _with_devices(
+    session: working.Session,
+    samples: Sequence[jobs.Task],
+    borne: Mapping[jobs.TaskId, frozenset[str]],
+    whole: problem.Problem,
+    rows: problem.Ints,
+    *,
+    later: bool,
+) -> problem.Problem:
+    """Return the problem with the devices that pods ask for; one pod of each kind is given."""
+    if not session.devices.allocates or not rows.size:
+        return whole
+    near = tuple(device_columns.together(session.devices.demands, samples, rows))
+    found = device_columns.columns_of(
+        session.devices.demands, samples, borne, later=later, evicting=whole.idle is not None
+    )
+    if near:
+        whole = replace(whole, near=(*whole.near, *near))
+    return whole if found is None else found.add_to(whole, rows)
+
+
 def _kinds(
-    session: working.Session, state: job_state.JobState, tasks: Sequence[jobs.Task]
+    session: working.Session,
+    state: job_state.JobState,
+    tasks: Sequence[jobs.Task],
+    borne: Mapping[jobs.TaskId, frozenset[str]],
 ) -> dict[Hashable, list[jobs.Task]]:
     """Return equal pods together."""
     kinds: dict[Hashable, list[jobs.Task]] = {}
     for task in tasks:
+        like: Hashable = task.pod_class
+        if task.pod_class.constraints.resource_claims:
+            like = session.devices.demands.likeness(task.pod_class), borne.get(task.uid)
         key = (
-            task.pod_class,
+            like,
             nominated_pods.likeness(session, task),
             task.role if state.job.roles_count else "",
             None if state.sub_groups is None else state.sub_groups.of(task),

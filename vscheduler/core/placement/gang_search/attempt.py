@@ -24,8 +24,7 @@ CELLS_A_UNIT = 250
 CELLS_A_STEP = 40_000
 """For each so many nodes times kinds of pods, a step counts once more."""
 ENOUGH_STEPS = 256
-"""A search is left to the next cycle rather than begun with fewer steps than that. It is enough for
-most gangs, and to find out which pods stand in the way."""
+"""A search with fewer steps is left to the next cycle. So many are enough for most gangs."""
 CYCLES_MAX = 16
 """A search is given up after so many times the steps of a cycle."""
 PROOF_PART = 2
@@ -109,8 +108,7 @@ def with_room_to_free(
 
     `most` (N, R) is an upper bound of what evictions could free.
     """
-    queue = session.queues[state.job.queue]
-    return Attempt(session, queue, state).find(tasks, room, most)
+    return Attempt(session, session.queues[state.job.queue], state).find(tasks, room, most)
 
 
 def rearranged(
@@ -157,6 +155,8 @@ def could_help(session: working.Session, state: job_state.JobState) -> bool:
         return True
     for limits in (pod_class.constraints for pod_class in job.classes):
         if limits.pod_affinity or limits.spread or len(limits.pod_anti_affinity) > 1:
+            return True
+        if limits.resource_claims:
             return True
     if session.affinity_counts.nobody and not session.nominated.anybody:
         return False

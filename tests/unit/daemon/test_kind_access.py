@@ -3,10 +3,10 @@ import asyncio
 import pytest
 from structlog import testing
 
-from tests import pictures, volume_labs
+from tests import device_labs, pictures, volume_labs
 from vscheduler.cluster.http import connection
 from vscheduler.core.model import storage
-from vscheduler.daemon import health, storage_access
+from vscheduler.daemon import health, kind_access
 from vscheduler.mirror import state
 from vscheduler.mirror.decode import events, kinds
 
@@ -39,7 +39,7 @@ async def test_where_claims_cannot_be_read_volumes_are_no_obstacle() -> None:
     mirror = a_mirror()
     refused = connection.Forbidden("no right to list", status=403)
     states = [watch(kinds.Kind.CLAIM, refused), watch(kinds.Kind.VOLUME)]
-    access = storage_access.StorageAccess(mirror, lambda: states)
+    access = kind_access.KindAccess(mirror, lambda: states)
     assert stored(mirror).served
     with testing.capture_logs() as said:
         assert access.look()
@@ -56,21 +56,39 @@ async def test_where_claims_cannot_be_read_volumes_are_no_obstacle() -> None:
     assert said[0]["message"] == "no right to list"
 
 
+async def test_where_devices_cannot_be_read_pods_with_claims_wait() -> None:
+    """As on an API server that doesn't serve these kinds, which nobody waits for."""
+    *_, pod = pictures.documents("node n1 cpu=1\nqueue q\njob q/a min=1 -")
+    device_labs.use(pod, {pod["metadata"]["name"]: ["gpus"]})
+    mirror = state.Mirror(state.Options(scheduler_names=(pictures.SCHEDULER,)))
+    mirror.apply(events.convert(events.Kind.POD, pod))
+    absent = connection.NotFound("no such kind")
+    missing = health.WatchState(
+        kind=kinds.Kind.RESOURCE_SLICE, listed=False, problem=absent, seconds=0.0
+    )
+    access = kind_access.KindAccess(mirror, lambda: [missing])
+    with testing.capture_logs() as said:
+        assert access.look()
+    assert [each["event"] for each in said] == ["devices.off"]
+    taken = mirror.snapshot(pictures.NOW.timestamp())
+    assert (taken.devices.served, taken.storage.served) == (False, True)
+
+
 async def test_kinds_that_only_limit_pods_may_be_missing() -> None:
     """Without attach limits, volumes are considered all the same."""
     mirror = a_mirror()
     absent = connection.NotFound("no such kind")
     states = [watch(kinds.Kind.CSI_NODE, absent), watch(kinds.Kind.CLAIM)]
-    assert not storage_access.StorageAccess(mirror, lambda: states).look()
+    assert not kind_access.KindAccess(mirror, lambda: states).look()
     assert stored(mirror).served
 
 
 async def test_a_change_makes_a_cycle(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rights may be granted at any time."""
-    monkeypatch.setattr(storage_access, "LOOK_SECONDS", 0.001)
+    monkeypatch.setattr(kind_access, "LOOK_SECONDS", 0.001)
     mirror, cycle = a_mirror(), asyncio.Event()
     refused = connection.Forbidden("no", status=403)
-    access = storage_access.StorageAccess(mirror, lambda: [watch(kinds.Kind.CLAIM, refused)])
+    access = kind_access.KindAccess(mirror, lambda: [watch(kinds.Kind.CLAIM, refused)])
     following = asyncio.create_task(access.follow(cycle.set))
     await asyncio.wait_for(cycle.wait(), 5)
     following.cancel()

@@ -1,0 +1,111 @@
+"""Worlds with devices: what kube-scheduler's DynamicResources looks at, by chance."""
+
+import copy
+import random
+from collections.abc import Mapping
+
+from tests import device_worlds
+from tests.oracle import manifests, worlds
+
+Document = manifests.Document
+
+HOME = "oracle-a"
+NODES = 6
+PROBES = 12
+
+FEATURES: Mapping[str, device_worlds.Features] = {
+    "devices-counts": device_worlds.Features(network=True, pools=True),
+    "devices-alternatives": device_worlds.Features(alternatives=True, taints=True),
+    "devices-constraints": device_worlds.Features(constraints=True, network=True),
+    "devices-every": device_worlds.Features(every=True, taints=True),
+    "devices-admin": device_worlds.Features(admin=True, taints=True),
+    "devices-claims": device_worlds.Features(shared=True),
+}
+"""kube-scheduler gives a pod up on all nodes where it asks for every device and a pool is
+incomplete, or constraints exclude one: not asked here."""
+
+
+def world(name: str, seed: int) -> worlds.World:
+    """The world of this seed; the same on every machine."""
+    made = device_worlds.world(FEATURES[name], seed, pods=(PROBES, PROBES), nodes=(NODES, NODES))
+    chance = random.Random(f"{name} {seed}")
+    if name == "devices-claims":
+        _unusual(made, chance)
+    return worlds.World(
+        feature=name,
+        seed=seed,
+        nodes=[
+            manifests.node(each["metadata"]["name"], each["metadata"]["labels"])
+            for each in made.nodes
+        ],
+        storage=[_stored(each) for each in made.devices],
+        standing=[],
+        waiting=[_probe(each) for each in made.pods],
+    )
+
+
+def _stored(document: Document) -> Document:
+    """A claim that nobody makes, owns or takes back but the test."""
+    if document["kind"] != "ResourceClaim":
+        return document
+    found = copy.deepcopy(document)
+    found["metadata"]["namespace"] = HOME
+    found["metadata"].pop("ownerReferences", None)
+    if "status" in found:
+        for each in found["status"]["reservedFor"]:
+            each |= {"apiGroup": "example.com", "resource": "things"}
+    return found
+
+
+def _probe(pod: Document) -> Document:
+    probe = manifests.pod(pod["metadata"]["name"])
+    made = {
+        each["name"]: each["resourceClaimName"] for each in pod["status"]["resourceClaimStatuses"]
+    }
+    probe["spec"]["resourceClaims"] = [
+        {
+            "name": each["name"],
+            "resourceClaimName": each.get("resourceClaimName") or made[each["name"]],
+        }
+        for each in pod["spec"]["resourceClaims"]
+    ]
+    return probe
+
+
+def _unusual(made: device_worlds.World, chance: random.Random) -> None:
+    """Claims that are allocated already, or name no class.
+
+    A pod whose claim is missing or being deleted isn't even looked at by kube-scheduler.
+    """
+    uses = [each for pod in made.pods for each in pod["status"]["resourceClaimStatuses"]]
+    for use in uses:
+        claim = next(
+            each for each in made.devices if each["metadata"]["name"] == use["resourceClaimName"]
+        )
+        kind = chance.random()
+        if kind < 0.3:
+            _allocate(claim, chance, [each["metadata"]["name"] for each in made.nodes])
+        elif kind < 0.4:
+            request = claim["spec"]["devices"]["requests"][0]
+            request["exactly"]["deviceClassName"] = "nobodys"
+
+
+def _allocate(claim: Document, chance: random.Random, nodes: list[str]) -> None:
+    """Give a claim devices that are gone since, on one node, in a zone, or anywhere."""
+    requests = claim["spec"]["devices"]["requests"]
+    results = [
+        {"request": each["name"], "driver": "gone.example.com", "pool": "gone", "device": f"d{at}"}
+        for at, each in enumerate(requests)
+    ]
+    by_name = {"key": "metadata.name", "operator": "In", "values": [chance.choice(nodes)]}
+    by_zone = {"key": "zone", "operator": "In", "values": ["x"]}
+    terms: list[Document] = chance.choice(
+        ([{"matchFields": [by_name]}], [{"matchExpressions": [by_zone]}], [])
+    )
+    allocation: Document = {"devices": {"results": results}}
+    if terms:
+        allocation["nodeSelector"] = {"nodeSelectorTerms": terms}
+    claim["status"] = {
+        "allocation": allocation,
+        "reservedFor": [{"resource": "pods", "name": "other", "uid": "other"}],
+    }

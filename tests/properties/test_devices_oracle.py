@@ -1,0 +1,154 @@
+"""Devices: our answers against a judge that tries everything."""
+
+import copy
+import random
+from collections.abc import Sequence
+
+import numpy as np
+from hypothesis import given, strategies
+
+from tests import device_worlds, pictures, running
+from tests.oracle import manifests
+from tests.properties import clusters, devices_by_hand
+from vscheduler.core import cycle
+from vscheduler.core.model import decisions, jobs
+from vscheduler.core.placement import placement
+from vscheduler.core.session import session as working
+
+POLICY = running.policy_of(
+    {"actions": "allocate, backfill", "tiers": running.tiers(running.STANDARD)}
+)
+GROUP = "scheduling.k8s.io/group-name"
+SEEDS = strategies.integers(0, 10**6)
+
+Document = device_worlds.Document
+
+
+def documents(world: device_worlds.World, *, together: bool) -> list[Document]:
+    """The world, with its pods as ours: each in a group of its own, or all in one."""
+    found: list[Document] = [manifests.QUEUE, *world.nodes, *world.devices]
+    for pod in copy.deepcopy(world.pods):
+        name = "gang" if together else pod["metadata"]["name"]
+        pod["metadata"]["annotations"] = {GROUP: name}
+        pod["spec"]["schedulerName"] = pictures.SCHEDULER
+        found.append(pod)
+    names = {"gang"} if together else {pod["metadata"]["name"] for pod in world.pods}
+    for name in sorted(names):
+        group = manifests.group(device_worlds.NAMESPACE, name)
+        group["spec"]["minMember"] = len(world.pods) if together else 1
+        found.append(group)
+    return found
+
+
+def opened(listed: Sequence[Document]) -> working.Session:
+    """A session on these objects."""
+    return cycle.open_session(running.snapshot_of(listed), POLICY)
+
+
+def pending(session: working.Session) -> list[jobs.Task]:
+    """All tasks that wait."""
+    waits = jobs.TaskStatus.PENDING
+    return [task for each in session.job_states.values() for task in each.tasks(waits)]
+
+
+def choices(session: working.Session, task: jobs.Task) -> frozenset[str]:
+    """The nodes that take the task now."""
+    placing = session.placement
+    assert isinstance(placing, placement.Placement)
+    rows = np.flatnonzero(placing._plan(task).idle > -np.inf).tolist()
+    return frozenset(session.layout.names[row] for row in rows)
+
+
+def decide(listed: Sequence[Document]) -> decisions.CycleResult:
+    """One cycle."""
+    return cycle.run_cycle(running.snapshot_of(listed), POLICY)
+
+
+@given(SEEDS)
+@clusters.bounded(200)
+def test_nodes_of_a_pod_are_those_of_the_judge(seed: int) -> None:
+    """For every pod by itself, and each node, with everything that claims can ask for."""
+    world = device_worlds.world(device_worlds.ALL, seed)
+    judge = devices_by_hand.Judge(world)
+    session = opened(documents(world, together=False))
+    by_name = {task.name: task for task in pending(session)}
+    for pod in world.pods:
+        expected = {name for name in judge.nodes if judge.takes(pod, name)}
+        assert choices(session, by_name[pod["metadata"]["name"]]) == expected
+
+
+@given(SEEDS)
+@clusters.bounded(200)
+def test_a_gang_starts_if_and_only_if_it_fits(seed: int) -> None:
+    """With numbers of devices and selectors, whichever devices its pods could share."""
+    world = device_worlds.world(device_worlds.PLAIN, seed)
+    result = decide(documents(world, together=True))
+    placed = {each.task.name for each in result.pipelined}
+    fits = devices_by_hand.Judge(world).fits(world.pods)
+    assert placed == ({pod["metadata"]["name"] for pod in world.pods} if fits else set())
+
+
+@given(SEEDS)
+@clusters.bounded(200)
+def test_what_is_allocated_is_right(seed: int) -> None:
+    """Devices are free, on the pods' nodes, and as the claims ask for."""
+    world = device_worlds.world(device_worlds.ALL, seed)
+    listed = documents(world, together=True)
+    result = decide(listed)
+    judge = devices_by_hand.Judge(world)
+    nodes = {each.task.name: each.node for each in result.pipelined}
+    taken: list[tuple[str, str, str]] = []
+    for allocated in (each for job in result.allocations for each in job.claims):
+        assert allocated.allocation is not None
+        own = [tuple(each.id) for each in allocated.allocation.devices if not each.admin_access]
+        taken += own  # type: ignore[arg-type]  # three texts
+        for consumer in allocated.reserved_for:
+            node = nodes[consumer.name]
+            assert frozenset(own) in set(
+                judge.ways(judge.claims[allocated.name], node, frozenset())
+            )
+            assert all(tuple(each.id) in judge.on(node) for each in allocated.allocation.devices)
+    assert len(set(taken)) == len(taken)
+    assert not judge.used & set(taken)
+    wanted = {name for pod in world.pods if nodes for name in judge.names(pod)}
+    assert {each.name for job in result.allocations for each in job.claims} == wanted
+
+
+Masks = tuple[tuple[int, ...], tuple[int, ...]]
+
+
+def masks(session: working.Session, tasks: Sequence[jobs.Task]) -> dict[str, Masks]:
+    """The rows that take each task, now and later."""
+    placing, found = session.placement, {}
+    assert isinstance(placing, placement.Placement)
+    for task in tasks:
+        plan = placing._plan(task)
+        now, later = (np.flatnonzero(each > -np.inf) for each in (plan.idle, plan.future))
+        found[task.name] = tuple(now.tolist()), tuple(later.tolist())
+    return found
+
+
+def looked_at_anew(session: working.Session, tasks: Sequence[jobs.Task]) -> dict[str, Masks]:
+    """The same without anything that plans keep."""
+    kept, session.placement = session.placement, placement.Placement(session)
+    found = masks(session, tasks)
+    session.placement = kept
+    return found
+
+
+@given(SEEDS, strategies.randoms(use_true_random=False))
+@clusters.bounded(100)
+def test_plans_follow_placements_and_rollback_is_exact(seed: int, chance: random.Random) -> None:
+    """Pods are placed on any nodes that take them, one after the other, and all undone."""
+    world = device_worlds.world(device_worlds.ALL, seed, pods=(3, 6))
+    session = opened(documents(world, together=False))
+    tasks = sorted(pending(session), key=lambda task: task.name)
+    before = masks(session, tasks)
+    with session.statement() as trial:
+        for number, task in enumerate(tasks):
+            now, _ = masks(session, [task])[task.name]
+            if now:
+                trial.allocate(task, chance.choice(now))
+                left = tasks[number + 1 :]
+                assert masks(session, left) == looked_at_anew(session, left)
+    assert masks(session, tasks) == before == looked_at_anew(session, tasks)

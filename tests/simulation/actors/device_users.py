@@ -1,0 +1,288 @@
+"""Devices: drivers that publish them, the controller of claims, and users with such claims."""
+
+import functools
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tests.simulation.actors import base, objects, storage
+from tests.simulation.actors.base import Clock, Object
+from tests.simulation.actors.editors import Editor
+from tests.simulation.actors.informers import Store, path, path_of
+from tests.simulation.actors.launchers import GANG_SIZES, Launcher, Tenancy
+from tests.simulation.api_server.client import Client
+from tests.simulation.judges import devices
+from tests.simulation.judges import objects as reading
+
+API = "resource.k8s.io/v1"
+TEMPLATES = "resourceclaimtemplates"
+FINALIZER = "resource.kubernetes.io/delete-protection"
+MEMORY = ("40Gi", "80Gi")
+SHARED = 0.2
+"""The part of the gangs whose pods share one claim."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Devices:
+    """How much of a world has to do with devices."""
+
+    part: float = 0.0
+    """The part of the workloads whose pods have claims."""
+    each: int = 4
+    """How many devices a node has at most."""
+    change_seconds: float = 300.0
+    """How often a driver publishes other devices, and somebody deletes a claim."""
+
+
+def device_class() -> Object:
+    """The class of all devices."""
+    selector = {"cel": {"expression": f'device.driver == "{devices.DRIVER}"'}}
+    body = {"apiVersion": API, "kind": "DeviceClass", "metadata": {"name": devices.CLASS}}
+    return {**body, "spec": {"selectors": [selector]}}
+
+
+def claim_spec(count: int, memory: str = "") -> Object:
+    """A claim of so many devices, each with so much memory."""
+    exactly: Object = {
+        "deviceClassName": devices.CLASS,
+        "allocationMode": "ExactCount",
+        "count": count,
+    }
+    if memory:
+        text = f'device.capacity["{devices.DRIVER}"].memory.compareTo(quantity("{memory}")) >= 0'
+        exactly["selectors"] = [{"cel": {"expression": text}}]
+    return {"devices": {"requests": [{"name": "gpus", "exactly": exactly}]}}
+
+
+class Driver(storage.StorageController):
+    """Publishes the devices of each node, which are a pool of their own; some change later."""
+
+    restless = False
+
+    def __init__(
+        self,
+        client: Client,
+        clock: Clock,
+        chance: random.Random,
+        *,
+        store: Store,
+        wanted: Devices,
+    ) -> None:
+        super().__init__(client, clock, chance, store=store)
+        self._wanted = wanted
+        self._generations: dict[str, int] = {}
+        self.follow("nodes")
+
+    def reconcile(self, plural: str, found: Object) -> None:
+        """Publish the devices of a new node."""
+        assert plural == "nodes"
+        node = found["metadata"]["name"]
+        if self.store.get(devices.SLICES, ("", f"{node}-gpus")) is None:
+            self.publish(node)
+
+    def publish(self, node: str) -> None:
+        """Publish some devices, in a new generation of the pool."""
+        generation = self._generations[node] = self._generations.get(node, 0) + 1
+        listed = [
+            {"name": f"gpu-{number}", "capacity": {"memory": {"value": self.chance.choice(MEMORY)}}}
+            for number in range(self.chance.randint(0, self._wanted.each))
+        ]
+        spec = {
+            "driver": devices.DRIVER,
+            "nodeName": node,
+            "pool": {"name": node, "generation": generation, "resourceSliceCount": 1},
+            "devices": listed,
+        }
+        name = f"{node}-gpus"
+        body: Object = {"apiVersion": API, "kind": "ResourceSlice", "metadata": {"name": name}}
+        body["spec"] = spec
+        if self.store.get(devices.SLICES, ("", name)) is None:
+            self.insist(lambda: self.client.create(path(devices.SLICES), body))
+        else:
+            where = path(devices.SLICES, "", name)
+            self.insist(lambda: self.client.patch(where, {"spec": spec}, kind="merge"))
+
+
+class ClaimController(storage.StorageController):
+    """Makes claims of templates, frees those of pods that are gone (resourceclaim-controller)."""
+
+    def __init__(
+        self, client: Client, clock: Clock, chance: random.Random, *, store: Store
+    ) -> None:
+        super().__init__(client, clock, chance, store=store)
+        self.follow("pods")
+        self.follow(devices.CLAIMS)
+        store.on("pods", self._pod)
+
+    def reconcile(self, plural: str, found: Object) -> None:
+        """Look at a pod or a claim."""
+        if plural == "pods":
+            self._make(found)
+        else:
+            self._free(found)
+
+    def _make(self, pod: Object) -> None:
+        if reading.leaving(pod) or reading.ended(pod):
+            return
+        known = (pod.get("status") or {}).get("resourceClaimStatuses") or []
+        named = {each["name"] for each in known}
+        made = []
+        for each in pod["spec"].get("resourceClaims") or ():
+            template = each.get("resourceClaimTemplateName")
+            if not template or each["name"] in named:
+                continue
+            name = self._of_template(pod, each["name"], template)
+            if not name:
+                self.mark("pods", reading.key_of(pod), base.RETRY_SECONDS)
+                return
+            made.append({"name": each["name"], "resourceClaimName": name})
+        if made:
+            body = {"status": {"resourceClaimStatuses": [*known, *made]}}
+            self.change("pods", pod, body, "status")
+
+    def _of_template(self, pod: Object, entry: str, template: str) -> str:
+        namespace, name = reading.key_of(pod)
+        found = self.store.get(TEMPLATES, (namespace, template))
+        if found is None:
+            return ""
+        own = f"{name}-{entry}-{pod['metadata']['uid'][:5]}"
+        body: Object = {
+            "apiVersion": API,
+            "kind": "ResourceClaim",
+            "metadata": {"name": own, "ownerReferences": [objects.reference(pod)]},
+            "spec": found["spec"]["spec"],
+        }
+        where = path(devices.CLAIMS, namespace)
+        self.attempt(functools.partial(self.client.create, where, body))
+        return own if self.refused in (0, 409) else ""
+
+    def _free(self, claim: Object) -> None:
+        """Remove pods that are gone or have ended, and take back what nobody uses then."""
+        status, metadata = claim.get("status") or {}, claim["metadata"]
+        reserved = status.get("reservedFor") or []
+        left = [each for each in reserved if self._lives(metadata["namespace"], each)]
+        protected = FINALIZER in (metadata.get("finalizers") or ())
+        if left != reserved:
+            body: Object = {"status": {"reservedFor": left or None}}
+            if not left:
+                body["status"]["allocation"] = None
+            self.change(devices.CLAIMS, claim, body, "status")
+        elif reading.leaving(claim) and not left and protected:
+            if status.get("allocation"):
+                self.change(devices.CLAIMS, claim, {"status": {"allocation": None}}, "status")
+            else:
+                others = [each for each in metadata["finalizers"] if each != FINALIZER]
+                self.change(devices.CLAIMS, claim, {"metadata": {"finalizers": others}})
+
+    def _lives(self, namespace: str, consumer: Object) -> bool:
+        pod = self.store.get("pods", (namespace, consumer["name"]))
+        return (
+            pod is not None and pod["metadata"]["uid"] == consumer["uid"] and not reading.ended(pod)
+        )
+
+    def _pod(self, before: Object | None, after: Object | None) -> None:
+        if after is not None and not reading.ended(after):
+            return
+        for key in devices.claims_of(after or before or {}):
+            if key is not None:
+                self.mark(devices.CLAIMS, key)
+
+
+class DeviceGangs(Launcher):
+    """A PodGroup, a template of claims and bare pods; some share one claim more."""
+
+    style = "devices"
+    kind = "podgroups"
+
+    def __init__(
+        self,
+        client: Client,
+        clock: Clock,
+        chance: random.Random,
+        *,
+        every: float,
+        around: Tenancy,
+        most: int,
+    ) -> None:
+        super().__init__(client, clock, chance, every=every, around=around, most=most)
+        self._parts: dict[str, list[str]] = {}
+        """Paths of all that belongs to a gang, the PodGroup last."""
+
+    def launch(self, namespace: str, name: str) -> bool:
+        """Create the template or the pods first."""
+        size = self.chance.choice(GANG_SIZES)
+        memory = self.chance.choice(("", "", *MEMORY))
+        template = self.job_template(**{objects.GROUP: name})
+        uses: list[Mapping[str, Any]] = [{"name": "own", "resourceClaimTemplateName": name}]
+        spec = claim_spec(self.chance.choice((1, 1, 2)), memory)
+        body: Object = {"apiVersion": API, "metadata": {"name": name}}
+        made = [(TEMPLATES, {**body, "kind": "ResourceClaimTemplate", "spec": {"spec": spec}})]
+        if self.chance.random() < SHARED:
+            uses.append({"name": "shared", "resourceClaimName": name})
+            made.append((devices.CLAIMS, {**body, "kind": "ResourceClaim", "spec": claim_spec(1)}))
+        with_claims = replace(template, spec={**template.spec, "resourceClaims": uses})
+        pods = [
+            ("pods", objects.pod(f"{name}-{number}", with_claims.written()))
+            for number in range(size)
+        ]
+        made = [*pods, *made] if self.chance.random() < 0.3 else [*made, *pods]
+        made.insert(0, ("podgroups", objects.pod_group(name, self.some_queue(), size)))
+        for plural, each in made:
+            self.create(plural, namespace, each)
+        self._parts[name] = [
+            path(plural, namespace, each["metadata"]["name"]) for plural, each in made[::-1]
+        ]
+        return True
+
+    def is_done(self, namespace: str, name: str) -> bool:
+        """Whether all of its pods have ended, or its user is tired of it."""
+        members = [
+            pod
+            for pod in self.around.store.all("pods")
+            if reading.group_of(pod) == (namespace, name)
+        ]
+        return all(map(reading.ended, members)) or self.chance.random() < 0.004
+
+    def remove(self, namespace: str, name: str) -> None:
+        """Delete everything."""
+        del namespace
+        for where in self._parts.pop(name):
+            self.insist(functools.partial(self.client.delete, where))
+
+
+class DeviceEditor(Editor):
+    """Deletes a claim, whoever uses it, or has a driver publish other devices of a node."""
+
+    def __init__(
+        self,
+        client: Client,
+        clock: Clock,
+        chance: random.Random,
+        *,
+        every: float,
+        around: Tenancy,
+        driver: Driver,
+    ) -> None:
+        super().__init__(client, clock, chance, every=every, around=around)
+        self._driver = driver
+
+    def act(self) -> None:
+        """Do one or the other."""
+        if self.chance.random() < 0.5:
+            found = self.around.store.all("nodes")
+            if found:
+                self._driver.publish(self.chance.choice(found)["metadata"]["name"])
+            return
+        claims = [
+            each for each in self.around.store.all(devices.CLAIMS) if not reading.leaving(each)
+        ]
+        if claims:
+            where = path_of(devices.CLAIMS, self.chance.choice(claims))
+            self.attempt(lambda: self.client.delete(where))
+
+
+CONTROLLERS: Sequence[tuple[str, Callable[..., storage.StorageController]]] = (
+    ("claim-controller", ClaimController),
+)
+RESTLESS = ("device-gangs", "device-editor")

@@ -1,0 +1,74 @@
+"""What claims of devices, slices and pods with such claims say."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from tests.simulation.judges import objects, volumes
+from tests.simulation.judges.cluster import Key
+from tests.simulation.judges.history import Object
+
+CLAIMS, SLICES = "resourceclaims", "resourceslices"
+CLASS = "sim-gpu"
+DRIVER = "gpu.sim"
+
+
+class Device(NamedTuple):
+    """A device in the cluster."""
+
+    driver: str
+    pool: str
+    name: str
+
+
+def claims_of(pod: Object) -> Sequence[Key | None]:
+    """The claims of a pod; None for one that isn't made yet."""
+    namespace = pod["metadata"].get("namespace", "")
+    status = pod.get("status") or {}
+    made = {
+        each["name"]: each.get("resourceClaimName")
+        for each in status.get("resourceClaimStatuses") or ()
+    }
+    found: list[Key | None] = []
+    for each in pod["spec"].get("resourceClaims") or ():
+        name = each.get("resourceClaimName") or made.get(each["name"])
+        found.append((namespace, name) if name else None)
+    return found
+
+
+def allocation(claim: Object | None) -> Object | None:
+    """The allocation of a claim."""
+    status = (claim or {}).get("status") or {}
+    found: Object | None = status.get("allocation")
+    return found
+
+
+def devices_of(claim: Object | None) -> Iterator[Device]:
+    """The devices that a claim has."""
+    found = (allocation(claim) or {}).get("devices") or {}
+    for each in found.get("results") or ():
+        yield Device(each["driver"], each["pool"], each["device"])
+
+
+def consumers(claim: Object) -> set[str]:
+    """UIDs of the pods that a claim is reserved for."""
+    return {each["uid"] for each in (claim.get("status") or {}).get("reservedFor") or ()}
+
+
+def reaches(claim: Object, node: Object) -> bool:
+    """Whether the devices of a claim can be used on a node."""
+    selector = (allocation(claim) or {}).get("nodeSelector")
+    volume: Object = {"metadata": {}, "spec": {}}
+    if selector is not None:
+        volume["spec"]["nodeAffinity"] = {"required": selector}
+    return volumes.reaches(volume, node)
+
+
+def asked(claim: Object) -> int:
+    """How many devices a claim asks for."""
+    requests = claim["spec"]["devices"]["requests"]
+    return sum(each["exactly"].get("count", 1) for each in requests)
+
+
+def in_use(pod: Object) -> bool:
+    """Whether a pod has a node, and hasn't ended."""
+    return bool(objects.node_of(pod)) and not objects.ended(pod)

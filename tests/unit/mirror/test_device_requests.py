@@ -1,0 +1,165 @@
+import dataclasses
+from typing import Any
+
+import pytest
+
+from vscheduler.core.model import constraints, device_decisions, devices
+from vscheduler.mirror import device_requests
+
+POD = devices.Consumer(name="train-0", uid="p0")
+OTHER = devices.Consumer(
+    name="group", uid="g1", resource="podgroups", api_group="scheduling.k8s.io"
+)
+ID = devices.DeviceId("gpu.example.com", "n1", "gpu-0")
+N1 = constraints.Requirement("metadata.name", constraints.Operator.IN, ("n1",))
+ALLOCATION = devices.Allocation(
+    devices=(
+        devices.AllocatedDevice(request="gpus", id=ID),
+        devices.AllocatedDevice(
+            request="gpus/large",
+            id=ID._replace(device="gpu-1"),
+            admin_access=True,
+            tolerations=(
+                devices.DeviceToleration(key="a", operator="Exists", effect="NoExecute", seconds=0),
+            ),
+        ),
+    ),
+    configurations=(
+        devices.Configuration(driver="d", parameters='{"mode": "mig"}', from_class=True),
+        devices.Configuration(driver="d", parameters='{"mode": "all"}', requests=("gpus",)),
+    ),
+    nodes=(constraints.Term(fields=(N1,)),),
+)
+WRITTEN = {
+    "devices": {
+        "results": [
+            {"request": "gpus", "driver": "gpu.example.com", "pool": "n1", "device": "gpu-0"},
+            {
+                "request": "gpus/large",
+                "driver": "gpu.example.com",
+                "pool": "n1",
+                "device": "gpu-1",
+                "adminAccess": True,
+                "tolerations": [
+                    {
+                        "key": "a",
+                        "operator": "Exists",
+                        "effect": "NoExecute",
+                        "tolerationSeconds": 0,
+                    }
+                ],
+            },
+        ],
+        "config": [
+            {
+                "source": "FromClass",
+                "requests": [],
+                "opaque": {"driver": "d", "parameters": {"mode": "mig"}},
+            },
+            {
+                "source": "FromClaim",
+                "requests": ["gpus"],
+                "opaque": {"driver": "d", "parameters": {"mode": "all"}},
+            },
+        ],
+    },
+    "nodeSelector": {
+        "nodeSelectorTerms": [
+            {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}
+        ]
+    },
+}
+RESERVED = {"resource": "pods", "name": "train-0", "uid": "p0"}
+RESERVED_OTHER = {
+    "apiGroup": "scheduling.k8s.io",
+    "resource": "podgroups",
+    "name": "group",
+    "uid": "g1",
+}
+CLAIM = devices.ResourceClaim(namespace="ns", name="gpus", uid="c1", finalizers=("a.io/b",))
+SHARED = dataclasses.replace(CLAIM, allocation=ALLOCATION, reserved_for=(OTHER,))
+METADATA = {"uid": "c1", "resourceVersion": "7"}
+
+
+def allocating(allocation: devices.Allocation | None) -> device_decisions.ClaimAllocation:
+    """The pod gets these devices, or those of the claim."""
+    return device_decisions.ClaimAllocation(
+        namespace="ns", name="gpus", uid="c1", allocation=allocation, reserved_for=(POD,)
+    )
+
+
+BACK = device_decisions.DeallocateClaim(namespace="ns", name="gpus", uid="c1")
+PATCHES: dict[str, tuple[device_requests.Change, devices.ResourceClaim, dict[str, Any]]] = {
+    "devices are allocated": (
+        allocating(ALLOCATION),
+        CLAIM,
+        {"allocation": WRITTEN, "reservedFor": [RESERVED]},
+    ),
+    "a claim is reserved for one more pod": (
+        allocating(None),
+        SHARED,
+        {"reservedFor": [RESERVED_OTHER, RESERVED]},
+    ),
+    "devices are given back": (BACK, SHARED, {"allocation": None, "reservedFor": None}),
+}
+
+
+@pytest.mark.parametrize("case", PATCHES)
+def test_a_patch_has_the_fields_of_kube_scheduler(case: str) -> None:
+    """And names the claim that was decided on, in its version."""
+    change, claim, status = PATCHES[case]
+    target = device_requests.Target(version="7", value=claim)
+    assert device_requests.is_about(change, claim)
+    patch = device_requests.status_patch(target, change)
+    assert patch == {"metadata": METADATA, "status": status}
+    where = "/apis/resource.k8s.io/v1/namespaces/ns/resourceclaims/gpus"
+    assert device_requests.path(claim) == where
+    assert device_requests.path(claim, status=True) == f"{where}/status"
+
+
+def test_devices_of_every_node_have_no_selector() -> None:
+    """Such as those of a network."""
+    allocation = dataclasses.replace(ALLOCATION, nodes=None, configurations=())
+    target = device_requests.Target(version="7", value=CLAIM)
+    written = device_requests.status_patch(target, allocating(allocation))["status"]["allocation"]
+    devices_written: Any = WRITTEN["devices"]
+    assert written == {"devices": {"results": devices_written["results"]}}
+
+
+def test_a_claim_with_devices_has_a_finalizer() -> None:
+    """It is added to those that there are, once."""
+    target = device_requests.Target(version="7", value=CLAIM)
+    finalizers = ["a.io/b", device_requests.FINALIZER]
+    patch = device_requests.protection(target, allocating(ALLOCATION))
+    assert patch == {"metadata": {**METADATA, "finalizers": finalizers}}
+    protected = dataclasses.replace(CLAIM, finalizers=tuple(finalizers))
+    again = device_requests.Target(version="7", value=protected)
+    assert device_requests.protection(again, allocating(ALLOCATION)) is None
+    assert device_requests.protection(target, BACK) is None
+
+
+def test_a_claim_is_known_before_it_is_written() -> None:
+    """The next cycle sees it like that while the call is under way; no pod is there twice."""
+    allocated = dataclasses.replace(CLAIM, allocation=ALLOCATION, reserved_for=(POD,))
+    assert device_requests.result(CLAIM, allocating(ALLOCATION)) == allocated
+    assert device_requests.result(allocated, allocating(None)) == allocated
+    assert device_requests.result(allocated, BACK) == CLAIM
+
+
+@pytest.mark.parametrize(
+    ("change", "claim"),
+    [
+        (allocating(ALLOCATION), dataclasses.replace(CLAIM, uid="c2")),
+        (allocating(ALLOCATION), dataclasses.replace(CLAIM, deleting=True)),
+        (allocating(ALLOCATION), dataclasses.replace(CLAIM, writing=True)),
+        (allocating(ALLOCATION), SHARED),
+        (allocating(None), CLAIM),
+        (BACK, CLAIM),
+        (BACK, dataclasses.replace(SHARED, uid="c2")),
+    ],
+)
+def test_a_claim_that_is_another_by_now_is_left_alone(
+    change: device_requests.Change, claim: devices.ResourceClaim
+) -> None:
+    """A new claim of the same name, one that was allocated or freed meanwhile."""
+    assert not device_requests.is_about(change, claim)

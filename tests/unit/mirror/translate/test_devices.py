@@ -1,0 +1,300 @@
+from typing import Any
+
+import pytest
+
+from vscheduler.core.model import constraints, devices
+from vscheduler.mirror.decode import events
+from vscheduler.mirror.index import entries
+from vscheduler.mirror.translate import bounds
+
+API = "resource.k8s.io/v1"
+IN = constraints.Operator.IN
+
+Document = dict[str, Any]
+
+
+def entry(document: Document) -> entries.Entry:
+    """What the Mirror makes of an object."""
+    reader = entries.Reader(
+        scheduler_names=("vscheduler",),
+        default_queue="default",
+        node_selector=(),
+        most=bounds.DEFAULT,
+    )
+    kind = events.kind_of(document)
+    assert kind is not None
+    found = events.convert(kind, document)
+    return reader.take(found)[1]
+
+
+def refusal(document: Document) -> str:
+    """Why an object is unusable."""
+    rejection = entry(document).rejection
+    assert rejection is not None
+    return str(rejection)
+
+
+def resource_slice(*listed: Document, **spec: Any) -> Document:
+    """A slice of node n1."""
+    pool = {"name": "n1", "generation": 3, "resourceSliceCount": 2}
+    described = {"driver": "gpu.io", "nodeName": "n1", "pool": pool, "devices": list(listed)}
+    return {
+        "apiVersion": API,
+        "kind": "ResourceSlice",
+        "metadata": {"name": "s"},
+        "spec": described | spec,
+    }
+
+
+def claim(*requests: Document, status: Document | None = None, **rest: Any) -> Document:
+    """A claim in namespace ns."""
+    return {
+        "apiVersion": API,
+        "kind": "ResourceClaim",
+        "metadata": {"name": "c", "namespace": "ns", "uid": "u"},
+        "spec": {"devices": {"requests": list(requests), **rest}},
+        "status": status or {},
+    }
+
+
+def exactly(**fields: Any) -> Document:
+    """A request for devices of class gpu."""
+    return {"name": "r", "exactly": {"deviceClassName": "gpu", **fields}}
+
+
+def test_slices() -> None:
+    """Names get the driver's domain, and quantities stay as they are written."""
+    device = {
+        "name": "d0",
+        "attributes": {
+            "model": {"string": "a"},
+            "pci.io/root": {"int": 3},
+            "fast": {"bool": False},
+            "driver": {"version": "1.2.3"},
+        },
+        "capacity": {"memory": {"value": "80Gi"}},
+        "taints": [{"key": "k", "value": "v", "effect": "NoSchedule"}],
+    }
+    found = entry(resource_slice(device)).value
+    assert found == devices.ResourceSlice(
+        name="s",
+        driver="gpu.io",
+        pool="n1",
+        generation=3,
+        slices=2,
+        access=devices.Access(node="n1"),
+        devices=(
+            devices.Device(
+                name="d0",
+                attributes={
+                    "gpu.io/driver": devices.Version("1.2.3"),
+                    "gpu.io/fast": False,
+                    "gpu.io/model": "a",
+                    "pci.io/root": 3,
+                },
+                capacity={"gpu.io/memory": "80Gi"},
+                taints=(devices.DeviceTaint(key="k", value="v", effect="NoSchedule"),),
+            ),
+        ),
+    )
+
+
+def test_access_to_devices() -> None:
+    """By slice or by device: one node, all nodes, or those with labels."""
+    term = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}
+    selector = {"nodeSelectorTerms": [term]}
+    wanted = constraints.Term(labels=(constraints.Requirement("zone", IN, ("a",)),))
+    found = entry(resource_slice(nodeName=None, nodeSelector=selector)).value
+    assert isinstance(found, devices.ResourceSlice)
+    assert found.access == devices.Access(selector=wanted)
+    listed: list[Document] = [{"name": "a", "allNodes": True}, {"name": "b", "nodeName": "n2"}]
+    found = entry(resource_slice(*listed, nodeName=None, perDeviceNodeSelection=True)).value
+    assert isinstance(found, devices.ResourceSlice)
+    assert found.access is None
+    assert [each.access for each in found.devices] == [
+        devices.Access(every_node=True),
+        devices.Access(node="n2"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("fields", "unsupported"),
+    [
+        ({"consumesCounters": [{"counterSet": "c"}]}, "consumesCounters"),
+        ({"allowMultipleAllocations": True}, "allowMultipleAllocations"),
+        ({"bindingConditions": ["ready"]}, "bindingConditions"),
+        ({"bindsToNode": True}, "bindsToNode"),
+        ({"nodeAllocatableResourceMappings": {"cpu": {}}}, "nodeAllocatableResourceMappings"),
+        ({"attributes": {"list": {"strings": ["a"]}}}, "attributes[list]"),
+        ({}, ""),
+    ],
+)
+def test_devices_that_cant_be_allocated(fields: Document, unsupported: str) -> None:
+    """Only they are left out, and it is known why."""
+    found = entry(resource_slice({"name": "d", **fields})).value
+    assert isinstance(found, devices.ResourceSlice)
+    assert found.devices[0].unsupported == unsupported
+
+
+def test_claims() -> None:
+    """With all that a request can say."""
+    tolerations = [{"key": "k", "operator": "Exists", "effect": "NoExecute"}]
+    config = [{"requests": ["r"], "opaque": {"driver": "gpu.io", "parameters": {"b": 1, "a": 2}}}]
+    found = entry(
+        claim(
+            exactly(count=2, selectors=[{"cel": {"expression": "true"}}], tolerations=tolerations),
+            {
+                "name": "any",
+                "firstAvailable": [
+                    {"name": "big", "deviceClassName": "gpu", "allocationMode": "All"},
+                    {"name": "small", "deviceClassName": "mini"},
+                ],
+            },
+            constraints=[{"matchAttribute": "gpu.io/numa", "requests": ["r"]}],
+            config=config,
+        )
+    ).value
+    assert found == devices.ResourceClaim(
+        namespace="ns",
+        name="c",
+        uid="u",
+        requests=(
+            devices.DeviceRequest(
+                name="r",
+                alternatives=(
+                    devices.Wanted(
+                        device_class="gpu",
+                        selectors=("true",),
+                        count=2,
+                        tolerations=(
+                            devices.DeviceToleration(
+                                key="k", operator="Exists", effect="NoExecute"
+                            ),
+                        ),
+                    ),
+                ),
+            ),
+            devices.DeviceRequest(
+                name="any",
+                alternatives=(
+                    devices.Wanted(device_class="gpu", name="big", count=None),
+                    devices.Wanted(device_class="mini", name="small"),
+                ),
+            ),
+        ),
+        constraints=(devices.MatchAttribute(attribute="gpu.io/numa", requests=("r",)),),
+        configurations=(
+            devices.Configuration(driver="gpu.io", parameters='{"a": 2, "b": 1}', requests=("r",)),
+        ),
+    )
+
+
+def test_allocations() -> None:
+    """Who has which devices, and where they can be used."""
+    status = {
+        "allocation": {
+            "devices": {
+                "results": [
+                    {"request": "r", "driver": "gpu.io", "pool": "n1", "device": "d0"},
+                    {
+                        "request": "a",
+                        "driver": "gpu.io",
+                        "pool": "n1",
+                        "device": "d1",
+                        "adminAccess": True,
+                    },
+                ]
+            },
+            "nodeSelector": {
+                "nodeSelectorTerms": [
+                    {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}
+                ]
+            },
+        },
+        "reservedFor": [{"resource": "pods", "name": "p", "uid": "pu"}],
+    }
+    found = entry(claim(exactly(), status=status)).value
+    assert isinstance(found, devices.ResourceClaim)
+    assert found.allocation is not None
+    assert [(each.id.device, each.admin_access) for each in found.allocation.devices] == [
+        ("d0", False),
+        ("d1", True),
+    ]
+    name = constraints.Requirement("metadata.name", IN, ("n1",))
+    assert found.allocation.nodes == (constraints.Term(fields=(name,)),)
+    assert found.is_reserved_for("pu")
+    assert not found.is_reserved_for("other")
+
+
+@pytest.mark.parametrize(
+    ("constraint", "request_fields", "unsupported"),
+    [
+        (
+            {"distinctAttribute": "gpu.io/numa"},
+            {},
+            "spec.devices.constraints[0]: only matchAttribute is supported",
+        ),
+        (
+            {"matchAttribute": "gpu.io/numa"},
+            {"capacity": {"requests": {"memory": "1Gi"}}},
+            "spec.devices.requests[0].exactly.capacity: is not supported",
+        ),
+        ({"matchAttribute": "gpu.io/numa"}, {}, ""),
+    ],
+)
+def test_claims_that_cant_be_allocated(
+    constraint: Document, request_fields: Document, unsupported: str
+) -> None:
+    """They are named, with their field."""
+    found = entry(claim(exactly(**request_fields), constraints=[constraint])).value
+    assert isinstance(found, devices.ResourceClaim)
+    assert found.unsupported == unsupported
+
+
+@pytest.mark.parametrize(
+    ("document", "error"),
+    [
+        (
+            resource_slice({"name": "d", "capacity": {"memory": {"value": "lots"}}}),
+            "ResourceSlice s: spec.devices[0].capacity[memory].value: 'lots' is not a quantity",
+        ),
+        (
+            resource_slice(nodeName=None, nodeSelector={"nodeSelectorTerms": []}),
+            "spec.nodeSelector.nodeSelectorTerms: must have exactly one term",
+        ),
+        (claim({"name": "r"}), "requests[0]: has neither exactly nor firstAvailable"),
+        (claim(exactly(allocationMode="Some")), "'Some' is none of ExactCount, All"),
+        (claim(exactly(deviceClassName="")), "requests[0].exactly.deviceClassName: is missing"),
+        (claim(exactly(count=-1)), "requests[0].exactly.count: must be a positive number"),
+        (
+            claim(exactly(selectors=[{}])),
+            "requests[0].exactly.selectors[0].cel.expression: is missing",
+        ),
+        (
+            claim(exactly(tolerations=[{"operator": "Like"}])),
+            "requests[0].exactly.tolerations[0].operator: 'Like' is none of Equal, Exists",
+        ),
+        (claim(exactly(count="two")), "spec.devices.requests[0].exactly.count"),
+    ],
+)
+def test_unusable_objects(document: Document, error: str) -> None:
+    """Each says which field is wrong."""
+    assert error in refusal(document)
+
+
+@pytest.mark.parametrize(
+    ("toleration", "tolerates"),
+    [
+        (devices.DeviceToleration(key="k", value="v"), True),
+        (devices.DeviceToleration(key="k", value="w"), False),
+        (devices.DeviceToleration(key="k", operator="Exists"), True),
+        (devices.DeviceToleration(operator="Exists"), True),
+        (devices.DeviceToleration(key="l", operator="Exists"), False),
+        (devices.DeviceToleration(key="k", value="v", effect="NoExecute"), False),
+        (devices.DeviceToleration(key="k", value="v", effect="NoSchedule"), True),
+    ],
+)
+def test_tolerations(toleration: devices.DeviceToleration, *, tolerates: bool) -> None:
+    """As for taints of nodes."""
+    taint = devices.DeviceTaint(key="k", value="v", effect="NoSchedule")
+    assert toleration.tolerates(taint) is tolerates

@@ -1,0 +1,75 @@
+"""Checks of waiting pods whose claims for devices can't be allocated."""
+
+from collections.abc import Iterator, Sequence
+
+from vscheduler.cli.checks import findings
+from vscheduler.core.model import constraints, devices, jobs, snapshot
+
+NO_CLASS = "DeviceClass {} isn't among those given; the claim is never allocated"
+NO_CLAIM = "ResourceClaim {} isn't among those given; the pod waits for it"
+NO_TEMPLATE = "the template of entry {} isn't among those given; the pod waits for its claim"
+DELETED = "ResourceClaim {} is being deleted; the pod never starts"
+UNUSABLE = "{!r} can't be evaluated: {}"
+
+
+def of_pods(taken: snapshot.Snapshot) -> Iterator[findings.FindingText]:
+    """Iterate over waiting pods with claims that are missing or being deleted.
+
+    A claim is only missing if the input has claims.
+    """
+    for job in taken.jobs:
+        for task in job.tasks:
+            if task.status is jobs.TaskStatus.PENDING:
+                for use in task.pod_class.constraints.resource_claims:
+                    message = _of_use(use, taken.devices)
+                    if message:
+                        yield findings.FindingText(task.key, "spec.resourceClaims", message)
+
+
+def _of_use(use: constraints.ResourceClaimUse, known: devices.Devices) -> str:
+    """Return what is wrong with a claim of a pod, or an empty text."""
+    name = use.claim.partition("/")[2]
+    claim = known.claims.get(use.claim)
+    if claim is not None:
+        return DELETED.format(name) if claim.deleting else ""
+    if not known.claims:
+        return ""
+    return NO_CLAIM.format(name) if name else NO_TEMPLATE.format(use.name)
+
+
+def of_claims(known: devices.Devices) -> Iterator[findings.FindingText]:
+    """Iterate over claims that aren't allocated and never will be: of a class that isn't among
+    those given, if any are given, or with a request that isn't supported.
+    """
+    for claim in known.claims.values():
+        if claim.allocation is not None:
+            continue
+        if claim.unsupported:
+            field, _, message = claim.unsupported.partition(": ")
+            yield findings.FindingText(claim.key, field, message)
+        for at, request in enumerate(claim.requests):
+            field = f"spec.devices.requests[{at}]"
+            for wanted in request.alternatives:
+                if known.classes and wanted.device_class not in known.classes:
+                    message = NO_CLASS.format(wanted.device_class)
+                    yield findings.FindingText(claim.key, field, message)
+                yield from _of_selectors(claim.key, field, wanted.selectors, known)
+
+
+def of_classes(known: devices.Devices) -> Iterator[findings.FindingText]:
+    """Iterate over classes whose selectors can't be evaluated."""
+    for each in known.classes.values():
+        yield from _of_selectors(each.name, "spec", each.selectors, known)
+
+
+def _of_selectors(
+    key: str, place: str, expressions: Sequence[str], known: devices.Devices
+) -> Iterator[findings.FindingText]:
+    for at, expression in enumerate(expressions):
+        if known.selectors is None:
+            return
+        try:
+            known.selectors.cost(expression)
+        except devices.SelectorError as error:
+            message = UNUSABLE.format(expression, error)
+            yield findings.FindingText(key, f"{place}.selectors[{at}]", message)

@@ -1,0 +1,137 @@
+"""Claim allocator: writes allocations of resource claims, and their withdrawal.
+
+An allocation is two patches of the claim, with UID and resourceVersion as preconditions: the
+finalizer, and the status with the devices and the pods that they are for. If the second one fails,
+the finalizer stays, which does no harm: Kubernetes removes it from a claim that is being deleted.
+Errors of the API server are returned as results, never raised.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from vscheduler.cluster.http import connection, send_guard
+from vscheduler.cluster.writes import claim_binder, retries, write_queue
+from vscheduler.mirror import device_requests, paths
+from vscheduler.mirror.decode import events
+
+Result = claim_binder.ClaimResult
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Write:
+    """One change to send."""
+
+    change: device_requests.Change
+    target: device_requests.Target
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """The result of one change."""
+
+    write: Write
+    verdict: claim_binder.ClaimResult
+    message: str = ""
+    """The API server's message, if the change was refused."""
+    stored: events.Upsert | events.DecodeFailed | None = None
+    """The claim as it is stored by now, if the API server has shown it."""
+
+
+Report = Callable[[Outcome], None]
+
+
+class ClaimAllocator:
+    """Sends changes of resource claims."""
+
+    def __init__(
+        self,
+        link: connection.Connection,
+        queue: write_queue.WriteQueue,
+        may_commit: Callable[[], bool],
+    ) -> None:
+        self._link = link
+        self._queue = queue
+        self._may_commit = may_commit
+
+    def send(self, write: Write, report: Report) -> None:
+        """Queue a change behind the waiting binds.
+
+        `may_commit` is asked right before each call, and again when the request is written to the
+        connection. `report` is called once.
+        """
+        self._queue.put(write_queue.WritePriority.CLAIM, partial(self._send, write, report))
+
+    async def _send(self, write: Write, report: Report) -> None:
+        outcome = Outcome(write=write, verdict=Result.UNKNOWN, message="the scheduler failed at it")
+        with self._queue.failures.contained("resource claim", write.target.value.key):
+            outcome = await self._outcome(write)
+        report(outcome)
+
+    async def _outcome(self, write: Write) -> Outcome:
+        protected: events.Upsert | None = None
+        try:
+            target, protected = await self._protect(write)
+            body = device_requests.status_patch(target, write.change)
+            stored = await self._patch(device_requests.path(target.value, status=True), body)
+        except send_guard.NotSentError:
+            return Outcome(write=write, verdict=Result.WITHHELD, stored=protected)
+        except connection.Unavailable as error:
+            return await self._look_after(write, str(error))
+        except connection.ApiError as error:
+            verdict = claim_binder.verdict_of(error)
+            return Outcome(write=write, verdict=verdict, message=str(error), stored=protected)
+        return Outcome(write=write, verdict=Result.WRITTEN, stored=stored)
+
+    async def _protect(self, write: Write) -> tuple[device_requests.Target, events.Upsert | None]:
+        """Add the finalizer if need be, and return the claim with its version after that, and the
+        answer.
+        """
+        target = write.target
+        body = device_requests.protection(target, write.change)
+        if body is None:
+            return target, None
+        stored = await self._patch(device_requests.path(target.value), body)
+        if not isinstance(stored, events.Upsert):
+            raise connection.Conflict("the claim in the answer can't be read")
+        return replace(target, version=stored.object.metadata.resource_version), stored
+
+    async def _patch(
+        self, path: paths.Path, body: device_requests.Body
+    ) -> events.Upsert | events.DecodeFailed | None:
+        encoded = msgspec.json.encode(body)
+        answer = await retries.merge(self._link, path, encoded, self._may_commit)
+        try:
+            return events.decode(events.Kind.RESOURCE_CLAIM, answer)
+        except msgspec.DecodeError:
+            return None
+
+    async def _look_after(self, write: Write, message: str) -> Outcome:
+        """Find out the result of a change without a clear answer by reading the claim."""
+        claim = write.target.value
+        try:
+            found = await retries.get(self._link, device_requests.path(claim))
+        except connection.NotFound as error:
+            return Outcome(write=write, verdict=Result.MISSING, message=str(error))
+        except connection.ApiError:
+            return Outcome(write=write, verdict=Result.UNKNOWN, message=message)
+        if found["metadata"]["uid"] != claim.uid:
+            return Outcome(write=write, verdict=Result.MISSING, message=message)
+        stored = events.convert(events.Kind.RESOURCE_CLAIM, found)
+        wanted = device_requests.status_patch(write.target, write.change)["status"]
+        shown = _in_short(found.get("status") or {}) == _in_short(
+            {**(found.get("status") or {}), **wanted}
+        )
+        verdict = Result.WRITTEN if shown else Result.FAILED
+        return Outcome(write=write, verdict=verdict, message=message, stored=stored)
+
+
+def _in_short(status: dict[str, Any]) -> tuple[set[tuple[str, str, str]], set[str]]:
+    """Return the devices of a claim and the pods that it is reserved for."""
+    allocation = status.get("allocation") or {}
+    results = (allocation.get("devices") or {}).get("results") or ()
+    devices = {(each["driver"], each["pool"], each["device"]) for each in results}
+    return devices, {each["uid"] for each in status.get("reservedFor") or ()}

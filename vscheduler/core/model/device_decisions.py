@@ -1,0 +1,72 @@
+"""Decisions about devices: which claims get which devices for which pods, and what is given back.
+
+Pods are bound only when all their resource claims are allocated and reserved for them. A cycle that
+has nodes for a job therefore first allocates its claims (AllocateClaims), and binds the pods in a
+later cycle. What pods don't use after all is given back (DeallocateClaim).
+"""
+
+from dataclasses import dataclass
+
+from vscheduler.core.model import devices, jobs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimAllocation:
+    """What a resource claim lacks before pods may use it: an allocation, or to be reserved."""
+
+    namespace: str
+    name: str
+    uid: str
+    allocation: devices.Allocation | None
+    """The devices chosen for the claim; None: it is allocated already."""
+    reserved_for: tuple[devices.Consumer, ...]
+    """The pods to add to those that may use the claim, sorted by name."""
+
+    @property
+    def key(self) -> str:
+        """The claim as `namespace/name`."""
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllocateClaims:
+    """Decision to allocate and reserve the claims of pods that wait on their nodes for that."""
+
+    job: jobs.JobId
+    pods: tuple[jobs.Task, ...]
+    """The pods of the job that wait for claims, whether these are written now or before."""
+    claims: tuple[ClaimAllocation, ...]
+    """Sorted by claim. A claim that several pods share is there once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeallocateClaim:
+    """Decision to take back the devices of a claim whose pods wait and don't use it any more.
+
+    All its consumers are waiting pods of this scheduler. The allocation and the reservations go at
+    once, so the API server never shows an allocation of ours without its pods.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+
+    @property
+    def key(self) -> str:
+        """The claim as `namespace/name`."""
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceWait:
+    """How far the resource claims of a job are, as part of a reason."""
+
+    allocated: int
+    """How many of the claims of the waiting pods are allocated and reserved for them."""
+    claims: int
+    """How many claims the waiting pods have."""
+    claim: str
+    """One that isn't, as `namespace/name`: first those that the API server refused to write."""
+    node: str = ""
+    refusal: str = ""
+    """What the API server said when it refused to write the allocation."""

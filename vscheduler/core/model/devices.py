@@ -1,0 +1,345 @@
+"""Devices: what drivers offer, what claims ask for and what is allocated, as values.
+
+Kubernetes: resource.k8s.io/v1 ResourceSlice, DeviceClass and ResourceClaim (dynamic resource
+allocation). Which claims a pod uses is part of its PodClass
+(`constraints.Constraints.resource_claims`).
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple, Protocol, TypeAlias
+
+from vscheduler.core.model import constraints, storage
+
+RESERVATIONS_MAX = 256
+"""How many consumers a claim can have (Kubernetes: ResourceClaimReservedForMaxSize)."""
+
+RESULTS_MAX = 32
+"""How many devices a claim can have (Kubernetes: AllocationResultsMaxSize)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A semantic version, as the value of an attribute (Kubernetes: DeviceAttribute.version)."""
+
+    text: str
+
+
+AttributeValue: TypeAlias = bool | int | str | Version
+
+
+class DeviceId(NamedTuple):
+    """What identifies a device in the cluster."""
+
+    driver: str
+    pool: str
+    device: str
+
+
+class PoolId(NamedTuple):
+    """What identifies a pool."""
+
+    driver: str
+    pool: str
+
+
+class TaintEffect(StrEnum):
+    """The effect of a device's taint (Kubernetes: DeviceTaintEffect). Other effects are ignored."""
+
+    NO_SCHEDULE = "NoSchedule"
+    NO_EXECUTE = "NoExecute"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceTaint:
+    """A taint of a device, which keeps away claims without a matching toleration."""
+
+    key: str
+    value: str = ""
+    effect: str = TaintEffect.NO_SCHEDULE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceToleration:
+    """A toleration of a request for taints of devices."""
+
+    key: str = ""
+    """Empty: every key."""
+    operator: str = "Equal"
+    """Equal or Exists."""
+    value: str = ""
+    effect: str = ""
+    """Empty: every effect."""
+    seconds: int | None = None
+    """For how long NoExecute is tolerated; doesn't matter for the allocation."""
+
+    def tolerates(self, taint: DeviceTaint) -> bool:
+        """Whether the taint is tolerated (Kubernetes: resourceclaim.ToleratesTaint)."""
+        if self.effect not in ("", taint.effect) or self.key not in ("", taint.key):
+            return False
+        return self.operator == "Exists" or self.value == taint.value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """The nodes that can use a device."""
+
+    node: str = ""
+    """The name of the only node, or empty."""
+    every_node: bool = False
+    selector: constraints.Term | None = None
+    """What the labels of nodes must be, if neither of the above is given. None: no node."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Device:
+    """A device of a pool."""
+
+    name: str
+    attributes: Mapping[str, AttributeValue] = field(default_factory=dict)
+    """By `domain/name`; names without a domain have that of the driver."""
+    capacity: Mapping[str, str] = field(default_factory=dict)
+    """By `domain/name`, quantities."""
+    taints: tuple[DeviceTaint, ...] = ()
+    access: Access | None = None
+    """Only if the slice leaves it to its devices (perDeviceNodeSelection)."""
+    unsupported: str = ""
+    """The field that can't be taken into account, such as consumesCounters. Such a device is never
+    allocated."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceSlice:
+    """A ResourceSlice: some of the devices of a pool."""
+
+    name: str
+    driver: str
+    pool: str
+    generation: int = 0
+    """Only slices of the highest generation of a pool count."""
+    slices: int = 1
+    """How many slices the pool has in all, in this generation."""
+    access: Access | None = None
+    """None: each device says itself which nodes can use it."""
+    devices: tuple[Device, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pool:
+    """The devices of a driver that belong together, in their newest generation."""
+
+    driver: str
+    name: str
+    slices: tuple[ResourceSlice, ...] = ()
+    """Sorted by name."""
+    complete: bool = True
+    """Whether all slices are there. No device of an incomplete pool is allocated."""
+    duplicate: str = ""
+    """A name that two devices have. No device of such a pool is allocated."""
+
+    @property
+    def id(self) -> PoolId:
+        """What identifies the pool."""
+        return PoolId(self.driver, self.name)
+
+
+def pool_of(pool: PoolId, slices: Iterable[ResourceSlice]) -> Pool:
+    """Return the pool made of these slices, which may be of several generations."""
+    found = sorted(slices, key=lambda each: each.name)
+    newest = max(each.generation for each in found)
+    current = tuple(each for each in found if each.generation == newest)
+    names = Counter(device.name for each in current for device in each.devices)
+    return Pool(
+        driver=pool.driver,
+        name=pool.pool,
+        slices=current,
+        complete=all(len(current) == each.slices for each in current),
+        duplicate=next((name for name, count in names.items() if count > 1), ""),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Configuration:
+    """Parameters for a driver, which an allocation copies from the claim and its classes."""
+
+    driver: str
+    parameters: str
+    """JSON."""
+    requests: tuple[str, ...] = ()
+    """Names of the requests they are for; empty: for all. In the form `request/subrequest` for an
+    entry of firstAvailable."""
+    from_class: bool = False
+    """Whether a class has them, and not the claim."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceClass:
+    """A DeviceClass."""
+
+    name: str
+    selectors: tuple[str, ...] = ()
+    """CEL expressions that must all be true of a device."""
+    configurations: tuple[Configuration, ...] = ()
+    extended_resource: str = ""
+    """The resource of containers that stands for devices of this class."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Devices that a request asks for: `exactly`, or an entry of `firstAvailable`."""
+
+    device_class: str
+    name: str = ""
+    """The name of the entry of firstAvailable, or empty."""
+    selectors: tuple[str, ...] = ()
+    """CEL expressions that must all be true of a device, beside those of the class."""
+    count: int | None = 1
+    """None: all devices that match (allocationMode All)."""
+    admin_access: bool = False
+    """Whether the devices may be used by others at the same time."""
+    tolerations: tuple[DeviceToleration, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceRequest:
+    """A request of a claim, with what satisfies it, best first."""
+
+    name: str
+    alternatives: tuple[Wanted, ...]
+
+    def path(self, wanted: Wanted) -> str:
+        """Return the name under which results show an alternative."""
+        return f"{self.name}/{wanted.name}" if wanted.name else self.name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatchAttribute:
+    """A constraint of a claim: all devices of these requests have the same value."""
+
+    attribute: str
+    """As `domain/name`."""
+    requests: tuple[str, ...] = ()
+    """Empty: all requests. In the form `request/subrequest` for an entry of firstAvailable."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Consumer:
+    """Who may use a claim's devices (status.reservedFor)."""
+
+    name: str
+    uid: str
+    resource: str = "pods"
+    api_group: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllocatedDevice:
+    """A device that a claim has (Kubernetes: DeviceRequestAllocationResult)."""
+
+    request: str
+    """In the form `request/subrequest` for an entry of firstAvailable."""
+    id: DeviceId
+    admin_access: bool = False
+    tolerations: tuple[DeviceToleration, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allocation:
+    """The devices that a claim has (Kubernetes: AllocationResult)."""
+
+    devices: tuple[AllocatedDevice, ...] = ()
+    configurations: tuple[Configuration, ...] = ()
+    nodes: tuple[constraints.Term, ...] | None = None
+    """Alternative terms: the nodes that can use the devices. None: every node."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceClaim:
+    """A ResourceClaim."""
+
+    namespace: str
+    name: str
+    uid: str
+    requests: tuple[DeviceRequest, ...] = ()
+    constraints: tuple[MatchAttribute, ...] = ()
+    configurations: tuple[Configuration, ...] = ()
+    allocation: Allocation | None = None
+    reserved_for: tuple[Consumer, ...] = ()
+    finalizers: tuple[str, ...] = ()
+    deleting: bool = False
+    writing: bool = False
+    """Whether this scheduler is writing the allocation or the reservations, which count as written.
+    No pod may start on their strength yet."""
+    owner: str = ""
+    """UID of the pod that controls the claim, if it is made from a template."""
+    unsupported: str = ""
+    """What can't be satisfied, with its field: `spec.devices.constraints[0]: only matchAttribute is
+    supported`. Such a claim is never allocated here, but can be used once it is allocated."""
+
+    @property
+    def key(self) -> str:
+        """The claim as `namespace/name`."""
+        return f"{self.namespace}/{self.name}"
+
+    def is_reserved_for(self, uid: str) -> bool:
+        """Whether a pod may use the devices."""
+        return any(each.uid == uid for each in self.reserved_for)
+
+
+class SelectorError(ValueError):
+    """A CEL expression that doesn't compile, or fails for a device."""
+
+
+class Selectors(Protocol):
+    """The evaluation of CEL expressions about devices, which is pure.
+
+    The Mirror hands in an implementation, since the core knows no CEL.
+    """
+
+    def matches(self, expression: str, driver: str, device: Device) -> bool:
+        """Whether the expression is true of the device. Raises SelectorError."""
+
+    def cost(self, expression: str) -> int:
+        """Return about how many microseconds an evaluation takes. Raises SelectorError for an
+        expression that can't be used at all.
+        """
+
+
+Object: TypeAlias = ResourceClaim | DeviceClass | ResourceSlice
+"""An object of dynamic resource allocation, of any watched kind."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Devices:
+    """All devices of a cluster, and the claims for them.
+
+    The Mirror gives the same mappings again as long as nothing in them changes.
+    """
+
+    claims: Mapping[str, ResourceClaim] = field(default_factory=dict)
+    """By `namespace/name`."""
+    classes: Mapping[str, DeviceClass] = field(default_factory=dict)
+    pools: Mapping[PoolId, Pool] = field(default_factory=dict)
+    """Sorted."""
+    allocated: Mapping[DeviceId, tuple[str, ...]] = field(default_factory=dict)
+    """By device, the claims that have it, sorted; without admin access. More than one only if two
+    schedulers have allocated the device at once."""
+    served: bool = True
+    """Whether the API server serves these kinds and lets them be read. Otherwise no pod with claims
+    can start."""
+    selectors: Selectors | None = field(default=None, compare=False, repr=False)
+    """None: no CEL expression can be evaluated."""
+    memo: storage.Memo = field(default_factory=storage.Memo, compare=False, repr=False)
+    """Shared by the Devices of one Mirror."""
+
+    def has_same_objects(self, other: "Devices") -> bool:
+        """Whether all objects are known to be the same."""
+        return self is other or all(
+            getattr(self, name) is getattr(other, name) for name in ("claims", "classes", "pools")
+        )
+
+
+NO_DEVICES = Devices()
+"""A cluster whose pods have no resource claims."""

@@ -1,0 +1,1 @@
+"""Devices: on which nodes claims can be allocated, and which devices they get."""

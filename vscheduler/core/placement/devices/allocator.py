@@ -1,0 +1,289 @@
+"""Allocator: devices of one node for claims, or the proof that there are none.
+
+Kubernetes: dynamic-resource-allocation structured Allocator, which does this for the claims of one
+pod. Here the claims of all pods that are placed on a node in a cycle are solved together, so a pod
+that any device would do for never keeps the only large one from another.
+"""
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+from vscheduler.core.model import constraints, devices
+from vscheduler.core.placement.devices import tables
+
+STEPS_MAX = 5_000
+"""How many devices are tried for the claims of a node."""
+
+NODE_NAME = "metadata.name"
+"""The field of nodes that node selectors may be about."""
+
+PICKS_MAX = 256
+"""How many devices are chosen together at most: the search calls itself for each."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Demand:
+    """One way to satisfy a request, with the devices that could be used for it."""
+
+    path: str
+    """The request, or `request/subrequest`."""
+    request: str
+    device_class: str
+    expressions: tuple[str, ...]
+    """What the class and the request select by."""
+    count: int | None
+    """None: all that match."""
+    admin_access: bool
+    tolerations: tuple[devices.DeviceToleration, ...]
+    matches: tables.Flags
+    """Devices (D,) that the class and the request select."""
+    usable: tables.Flags
+    """The same, without devices whose taints aren't tolerated."""
+    failed: Mapping[int, str] = field(default_factory=dict)
+    """By position, devices for which an expression failed, and how."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rule:
+    """A matchAttribute constraint of a claim."""
+
+    attribute: str
+    requests: frozenset[str]
+
+    def concerns(self, demand: Demand) -> bool:
+        """Whether the devices of a request must have equal values."""
+        return not self.requests or not self.requests.isdisjoint((demand.request, demand.path))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shape:
+    """What a claim asks for. Equal claims share a Shape."""
+
+    requests: tuple[tuple[Demand, ...], ...]
+    """By request, what satisfies it, best first."""
+    rules: tuple[Rule, ...] = ()
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether numbers of devices decide: no alternatives, constraints or other modes."""
+        return not self.rules and all(
+            len(each) == 1 and each[0].count is not None and not each[0].admin_access
+            for each in self.requests
+        )
+
+
+Choice: TypeAlias = tuple[tuple[Demand, tuple[int, ...]], ...]
+"""By request, how it is satisfied, and the positions of the devices."""
+
+
+class OutOfStepsError(Exception):
+    """The search has tried too many devices."""
+
+
+class Search:
+    """The search for devices of some claims on one node."""
+
+    def __init__(
+        self,
+        table: tables.DeviceTable,
+        shapes: Sequence[Shape],
+        positions: Sequence[int],
+        free: tables.Flags,
+    ) -> None:
+        """`free` are the devices (D,) that no claim has, and `positions` those of the node."""
+        self._table, self._shapes, self._positions = table, shapes, positions
+        self._used: set[int] = {at for at in positions if not free[at]}
+        self._steps = 0
+        demands = [each for shape in shapes for request in shape.requests for each in request]
+        self._candidates = {
+            demand: [at for at in positions if demand.usable[at]] for demand in demands
+        }
+        attributes = sorted({rule.attribute for shape in shapes for rule in shape.rules})
+        self._kinds: dict[int, Hashable] = {
+            at: (
+                tuple(bool(demand.usable[at]) for demand in demands),
+                tuple(_value(table.devices[at], name) for name in attributes),
+                at in self._used,
+            )
+            for at in positions
+        }
+        """What stands for a device, equal for devices that may replace each other."""
+        self._picked: list[list[tuple[Demand, list[int]]]] = [[] for _ in shapes]
+        self._values: dict[Rule, list[Hashable]] = {
+            rule: [] for shape in shapes for rule in shape.rules
+        }
+
+    def solve(self) -> list[Choice] | None:
+        """Return devices for each claim, or None. Raises OutOfStepsError."""
+        if not self._could_fit() or not self._claim(0):
+            return None
+        return [
+            tuple((demand, tuple(sorted(picked))) for demand, picked in each)
+            for each in self._picked
+        ]
+
+    def _could_fit(self) -> bool:
+        """Whether there are enough devices for each request, and for all together."""
+        needed, reach, picks = 0, set[int](), 0
+        for shape in self._shapes:
+            for alternatives in shape.requests:
+                least = min(each.count or 1 for each in alternatives)
+                picks += least
+                if any(each.admin_access for each in alternatives):
+                    continue
+                found = {at for each in alternatives for at in self._candidates[each]}
+                found -= self._used
+                if len(found) < least:
+                    return False
+                needed += least
+                reach |= found
+        if picks > PICKS_MAX:
+            raise OutOfStepsError
+        return len(reach) >= needed
+
+    def _claim(self, claim: int) -> bool:
+        return claim == len(self._shapes) or self._request(claim, 0)
+
+    def _request(self, claim: int, request: int) -> bool:
+        requests = self._shapes[claim].requests
+        if request == len(requests):
+            return self._claim(claim + 1)
+        picked = self._picked[claim]
+        taken = sum(len(found) for _, found in picked)
+        for demand in requests[request]:
+            count = demand.count
+            if count is None:
+                every = [at for at in self._positions if demand.matches[at]]
+                count = len(every)
+            if not count or taken + count > devices.RESULTS_MAX:
+                continue
+            picked.append((demand, []))
+            if demand.count is None and count > len(self._candidates[demand]):
+                found = False  # one of all devices has a taint
+            else:
+                found = self._pick(claim, request, count, 0)
+            if found:
+                return True
+            picked.pop()
+        return False
+
+    def _pick(self, claim: int, request: int, left: int, start: int) -> bool:
+        """Choose the remaining devices of a request among the candidates from `start` on."""
+        if not left:
+            return self._request(claim, request + 1)
+        demand, picked = self._picked[claim][request]
+        candidates = self._candidates[demand]
+        tried: set[Hashable] = set()
+        for index in range(start, len(candidates) - left + 1):
+            at = candidates[index]
+            kind = self._kinds[at]
+            if kind in tried or not self._is_available(claim, demand, at):
+                if demand.count is None:
+                    return False
+                continue
+            self._steps += 1
+            if self._steps > STEPS_MAX:
+                raise OutOfStepsError
+            tried.add(kind)
+            rules = [rule for rule in self._shapes[claim].rules if rule.concerns(demand)]
+            if self._agrees(rules, at):
+                self._take(rules, demand, at)
+                picked.append(at)
+                if self._pick(claim, request, left - 1, index + 1):
+                    return True
+                picked.pop()
+                self._give_back(rules, demand, at)
+            if demand.count is None:
+                return False
+        return False
+
+    def _is_available(self, claim: int, demand: Demand, at: int) -> bool:
+        """Whether the claim hasn't got the device already, nor has anybody else."""
+        if any(at in picked for _, picked in self._picked[claim]):
+            return False
+        return demand.admin_access or at not in self._used
+
+    def _agrees(self, rules: Sequence[Rule], at: int) -> bool:
+        """Whether the device has the value that all devices of these requests have."""
+        for rule in rules:
+            value = _value(self._table.devices[at], rule.attribute)
+            values = self._values[rule]
+            if value is None or (values and values[0] != value):
+                return False
+        return True
+
+    def _take(self, rules: Sequence[Rule], demand: Demand, at: int) -> None:
+        if not demand.admin_access:
+            self._used.add(at)
+        for rule in rules:
+            self._values[rule].append(_value(self._table.devices[at], rule.attribute))
+
+    def _give_back(self, rules: Sequence[Rule], demand: Demand, at: int) -> None:
+        if not demand.admin_access:
+            self._used.remove(at)
+        for rule in rules:
+            self._values[rule].pop()
+
+
+def _value(device: devices.Device, attribute: str) -> Hashable:
+    """Return what can be compared of an attribute: true isn't 1, nor a version its text."""
+    value = device.attributes.get(attribute)
+    return None if value is None else (type(value).__name__, value)
+
+
+def allocation(
+    claim: devices.ResourceClaim,
+    classes: Mapping[str, devices.DeviceClass],
+    table: tables.DeviceTable,
+    choice: Choice,
+) -> devices.Allocation:
+    """Return the allocation of a claim that gets these devices."""
+    results = [
+        devices.AllocatedDevice(
+            request=demand.path,
+            id=table.ids[at],
+            admin_access=demand.admin_access,
+            tolerations=demand.tolerations,
+        )
+        for demand, picked in choice
+        for at in picked
+    ]
+    accesses = [table.access[at] for _, picked in choice for at in picked]
+    return devices.Allocation(
+        devices=tuple(results),
+        configurations=tuple(_configurations(claim, classes, choice)),
+        nodes=_nodes(accesses),
+    )
+
+
+def _configurations(
+    claim: devices.ResourceClaim, classes: Mapping[str, devices.DeviceClass], choice: Choice
+) -> Iterator[devices.Configuration]:
+    """Iterate over what drivers are told: first by the classes, then by the claim."""
+    by_class: dict[str, list[str]] = {}
+    for demand, _ in choice:
+        by_class.setdefault(demand.device_class, []).append(demand.path)
+    for name, paths in by_class.items():
+        for each in classes[name].configurations:
+            yield replace(each, requests=tuple(paths))
+    names = {name for demand, _ in choice for name in (demand.request, demand.path)}
+    for each in claim.configurations:
+        if not each.requests or not names.isdisjoint(each.requests):
+            yield each
+
+
+def _nodes(accesses: Iterable[devices.Access]) -> tuple[constraints.Term, ...] | None:
+    """Return the nodes that can use all these devices; None: every node."""
+    labels: dict[constraints.Requirement, None] = {}
+    fields: dict[constraints.Requirement, None] = {}
+    for each in accesses:
+        if each.node:
+            name = constraints.Requirement(NODE_NAME, constraints.Operator.IN, (each.node,))
+            return (constraints.Term(fields=(name,)),)
+        if each.selector is not None and not each.every_node:
+            labels |= dict.fromkeys(each.selector.labels)
+            fields |= dict.fromkeys(each.selector.fields)
+    if not labels and not fields:
+        return None
+    return (constraints.Term(labels=tuple(labels), fields=tuple(fields)),)

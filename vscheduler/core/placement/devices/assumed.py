@@ -1,0 +1,304 @@
+"""Assumed claims: the devices that pods placed in this cycle get, before anything is written."""
+
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from vscheduler.core.model import device_decisions, devices, jobs, nodes
+from vscheduler.core.placement.devices import allocator, claims, tables
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The devices chosen for a claim that isn't allocated, for pods on a node."""
+
+    row: int
+    shape: allocator.Shape
+    choice: allocator.Choice
+    waits: bool
+    """Whether other pods must leave the devices first."""
+
+
+class AssumedClaims:
+    """The choices of a cycle, and the devices that are free beside them."""
+
+    def __init__(
+        self, known: devices.Devices, table: tables.DeviceTable, every: Sequence[jobs.Job]
+    ) -> None:
+        self._known, self._table = known, table
+        size = len(table.ids)
+        self._idle = np.ones(size, dtype=np.bool_)
+        """Devices (D,) that no claim has, as the cycle began."""
+        for device in known.allocated:
+            if device in table.positions:
+                self._idle[table.positions[device]] = False
+        self.in_use: tables.Flags = ~self._idle
+        """Devices (D,) that claims have, or get for sure in this cycle."""
+        self._freed = self._idle.copy()
+        """The same, once pods that leave have left."""
+        self._taken: Counter[int] = Counter()
+        self._free = {False: self._idle.copy(), True: self._freed.copy()}
+        self._chosen: dict[str, Chosen] = {}
+        self._last: dict[str, Chosen] = {}
+        """The last choice of claims without users: a pod that is placed again gets it back."""
+        self._settled: set[str] = set()
+        """Claims whose choice isn't changed any more."""
+        self._users: defaultdict[str, dict[jobs.TaskId, None]] = defaultdict(dict)
+        self._placed: dict[jobs.TaskId, claims.Needs] = {}
+        self._on: defaultdict[int, dict[str, None]] = defaultdict(dict)
+        """By row, claims chosen there, in order."""
+        self._waiting = {
+            str(task.uid)
+            for job in every
+            for task in job.tasks
+            if task.status in jobs.WAITING and task.pod_class.constraints.resource_claims
+        }
+        self._held: defaultdict[str, list[str]] = defaultdict(list)
+        """By UID of a pod, the allocated claims that it may use."""
+        for key, claim in known.claims.items():
+            if claim.allocation is not None:
+                for consumer in claim.reserved_for:
+                    self._held[consumer.uid].append(key)
+        self.leaving: set[str] = set()
+        """UIDs of pods that leave their devices."""
+        for job in every:
+            for task in job.tasks:
+                if task.status is jobs.TaskStatus.RELEASING:
+                    self.leave(task, 1)
+
+    def free(self, *, later: bool) -> tables.Flags:
+        """Return the devices (D,) that are free now, or after pods have left."""
+        return self._free[later]
+
+    def _settle(self, key: str) -> None:
+        """Leave the choice of a claim as it is."""
+        self._settled.add(key)
+        for at in _exclusive(self._chosen[key].choice):
+            self.in_use[at] = True
+
+    def leave(self, task: jobs.Task, step: int) -> None:
+        """Count the task as one that leaves its devices (step 1), or stays after all (step -1)."""
+        uid = str(task.uid)
+        if uid not in self._held:
+            return
+        if step > 0:
+            self.leaving.add(uid)
+        else:
+            self.leaving.discard(uid)
+        for key in self._held[uid]:
+            claim = self._known.claims[key]
+            goes = all(each.uid in self.leaving for each in claim.reserved_for)
+            for each in claim.allocation.devices if claim.allocation else ():
+                at = self._table.positions.get(each.id)
+                if at is not None and not each.admin_access:
+                    self._freed[at] = goes or self._idle[at]
+                    self._refresh(at)
+
+    def assume(self, task: jobs.Task, needs: claims.Needs, row: int) -> None:
+        """Choose devices for the task's claims on this node, unless they have some."""
+        self._placed[task.uid] = needs
+        new: list[tuple[str, allocator.Shape]] = []
+        for claim in needs.claims:
+            self._users[claim.key][task.uid] = None
+        for claim, shape in zip(needs.open, needs.shapes, strict=True):
+            if claim.key in self._chosen:
+                self._settle(claim.key)  # the other pods of the claim rely on it
+            elif not self._choose_again(claim.key, row):
+                new.append((claim.key, shape))
+        if new:
+            self._choose(new, row)
+
+    def _choose_again(self, key: str, row: int) -> bool:
+        """Give a claim what it had last, if that was on this node and is free."""
+        last = self._last.pop(key, None)
+        if last is None or last.row != row:
+            self._settled.discard(key)
+            return False
+        free = self._free[last.waits]
+        if not all(free[at] for at in _exclusive(last.choice)):
+            self._settled.discard(key)
+            return False
+        self._put(key, last)
+        if key in self._settled:
+            self._settle(key)
+        return True
+
+    def _choose(self, new: Sequence[tuple[str, allocator.Shape]], row: int) -> None:
+        shapes, positions = [shape for _, shape in new], self._table.on(row)
+        waits = False
+        found = self.search(shapes, positions, self._free[False])
+        if found is None:
+            open_ = self.open_on(row)
+            together = self._together(open_, shapes, row) if open_ else None
+            if together is not None:
+                for key in open_:
+                    self._take_back(key)
+                for key, choice in zip(open_, together, strict=False):
+                    before = self._chosen[key]
+                    self._put(key, Chosen(row, before.shape, choice, waits=False))
+                found = together[len(open_) :]
+        if found is None and self.leaving:
+            waits = True
+            found = self.search(shapes, positions, self._free[True])
+        for (key, shape), choice in zip(new, found or (), strict=False):
+            self._put(key, Chosen(row, shape, choice, waits=waits))
+
+    def search(
+        self, shapes: Sequence[allocator.Shape], positions: Sequence[int], free: tables.Flags
+    ) -> list[allocator.Choice] | None:
+        """Return devices for claims, or None if there are none or the search takes too long."""
+        try:
+            return allocator.Search(self._table, shapes, positions, free).solve()
+        except allocator.OutOfStepsError:
+            return None
+
+    def solve(self, shapes: Sequence[allocator.Shape], row: int) -> list[allocator.Choice] | None:
+        """Return devices for the claims chosen on a node so far, and for further ones."""
+        return self._together(self.open_on(row), shapes, row)
+
+    def _together(
+        self, open_: Sequence[str], shapes: Sequence[allocator.Shape], row: int
+    ) -> list[allocator.Choice] | None:
+        free = self._free[False].copy()
+        for key in open_:
+            for at in _exclusive(self._chosen[key].choice):
+                free[at] = self._idle[at]
+        every = [*(self._chosen[key].shape for key in open_), *shapes]
+        return self.search(every, self._table.on(row), free)
+
+    def open_on(self, row: int) -> list[str]:
+        """Return claims on a node whose choice may still change."""
+        return [
+            key
+            for key in self._on.get(row, ())
+            if key not in self._settled and not self._chosen[key].waits
+        ]
+
+    def forget(self, task: jobs.Task) -> None:
+        """Undo `assume`: claims without other users lose their devices."""
+        needs = self._placed.pop(task.uid, None)
+        for claim in () if needs is None else needs.claims:
+            users = self._users[claim.key]
+            users.pop(task.uid, None)
+            if not users:
+                del self._users[claim.key]
+                if claim.key in self._chosen:
+                    chosen = self._chosen[claim.key]
+                    self._take_back(claim.key)
+                    del self._chosen[claim.key]
+                    del self._on[chosen.row][claim.key]
+                    self._last[claim.key] = chosen
+
+    def _put(self, key: str, chosen: Chosen) -> None:
+        self._chosen[key] = chosen
+        self._on[chosen.row][key] = None
+        for at in _exclusive(chosen.choice):
+            self._taken[at] += 1
+            self._refresh(at)
+
+    def _take_back(self, key: str) -> None:
+        for at in _exclusive(self._chosen[key].choice):
+            self._taken[at] -= 1
+            self._refresh(at)
+
+    def _refresh(self, at: int) -> None:
+        free = not self._taken[at]
+        self.in_use[at] &= not (free and self._idle[at])
+        self._free[False][at] = free and self._idle[at]
+        self._free[True][at] = free and self._freed[at]
+
+    # What is known of claims.
+
+    def unsettled(self, needs: claims.Needs) -> list[allocator.Shape]:
+        """Return what the claims ask for that have no devices yet."""
+        return [
+            shape
+            for claim, shape in zip(needs.open, needs.shapes, strict=True)
+            if claim.key not in self._chosen
+        ]
+
+    def is_chosen(self, needs: claims.Needs) -> bool:
+        """Whether all claims have devices and places for their users."""
+        return all(claim.key in self._chosen for claim in needs.open)
+
+    def has_place(self, claim: devices.ResourceClaim) -> bool:
+        """Whether one more pod may use the claim, or waiting pods may already."""
+        reserved = {each.uid for each in claim.reserved_for}
+        count = len(reserved | {str(each) for each in self._users.get(claim.key, ())})
+        return count < devices.RESERVATIONS_MAX or not reserved.isdisjoint(self._waiting)
+
+    def held_to(self, claim: devices.ResourceClaim, layout: nodes.NodeLayout) -> nodes.Mask | None:
+        """Return the nodes (N,) that can use what is chosen for the claim; None: nothing is."""
+        chosen = self._chosen.get(claim.key)
+        if chosen is None:
+            return None
+        mask = np.ones(layout.size, dtype=np.bool_)
+        for _, picked in chosen.choice:
+            for at in picked:
+                mask &= tables.reaching(self._table.access[at], layout)
+        return mask
+
+    def lacking(
+        self, task: jobs.Task, needs: claims.Needs
+    ) -> Iterator[device_decisions.ClaimAllocation]:
+        """Yield what the claims lack before the task may start. Their choices stay from now on."""
+        for claim in needs.claims:
+            chosen = self._chosen.get(claim.key)
+            allocation = None
+            if claim.allocation is None:
+                if chosen is None:
+                    continue
+                self._settle(claim.key)
+                allocation = allocator.allocation(
+                    claim, self._known.classes, self._table, chosen.choice
+                )
+            elif claim.is_reserved_for(str(task.uid)):
+                continue
+            yield device_decisions.ClaimAllocation(
+                namespace=claim.namespace,
+                name=claim.name,
+                uid=claim.uid,
+                allocation=allocation,
+                reserved_for=(devices.Consumer(name=task.name, uid=str(task.uid)),),
+            )
+
+    # What answers depend on.
+
+    def state_of(self, claim: devices.ResourceClaim) -> Hashable:
+        """Return what was decided in this cycle about a claim."""
+        chosen = self._chosen.get(claim.key)
+        places = None if chosen is None else tuple(_every(chosen.choice))
+        return places, self.has_place(claim)
+
+    def state_on(self, row: int) -> Hashable:
+        """Return what was decided about the devices of a node, with equal values for equal ones."""
+        taken = tuple(
+            (key, tuple(_every(self._chosen[key].choice)), key in self._settled)
+            for key in self._on.get(row, ())
+        )
+        if not self.leaving:
+            return taken
+        positions = self._table.on(row)
+        return taken, tuple(at for at in positions if self._free[True][at])
+
+    def shared_state(self) -> Hashable:
+        """Return the devices that several nodes can use and that are free."""
+        groups = self._table.shared
+        return tuple(
+            (self._free[False][positions].tobytes(), self._free[True][positions].tobytes())
+            for _, positions in groups
+        )
+
+
+def _exclusive(choice: allocator.Choice) -> Iterator[int]:
+    """Iterate over the devices that nobody else may have."""
+    for demand, picked in choice:
+        if not demand.admin_access:
+            yield from picked
+
+
+def _every(choice: allocator.Choice) -> Iterator[int]:
+    for _, picked in choice:
+        yield from picked

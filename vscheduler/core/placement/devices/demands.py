@@ -1,0 +1,128 @@
+"""Demands for devices by the pods of a gang, for a search that places them all."""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from vscheduler.core.model import devices, jobs, nodes
+from vscheduler.core.placement.devices import allocator, assumed, claims, tables
+
+COUNT_COST = 20
+"""About how many microseconds it takes to count the devices that match a request, and
+DEVICES_PER_UNIT more."""
+
+DEVICES_PER_UNIT = 1000
+
+
+class DeviceDemands:
+    """What numbers of devices pods ask for, and nodes have."""
+
+    def __init__(
+        self,
+        needs_of: Callable[[jobs.PodClass], claims.Needs],
+        table: tables.DeviceTable,
+        state: assumed.AssumedClaims,
+        spend: Callable[[str, int], None],
+    ) -> None:
+        self._needs_of, self._table, self._assumed = needs_of, table, state
+        self._spend = spend
+        self._same: dict[Hashable, allocator.Demand] = {}
+        """One of the demands that the same devices satisfy."""
+
+    def likeness(self, pod_class: jobs.PodClass) -> Hashable:
+        """Return what pods have in common that differ only in claims of their own, which ask for
+        the same.
+        """
+        needs, limits = self._needs_of(pod_class), pod_class.constraints
+        own = all(use.owner for use in limits.resource_claims)
+        if not own or needs.problems or len(self._assumed.unsettled(needs)) < len(needs.claims):
+            return pod_class
+        rest = replace(limits, resource_claims=())
+        return (
+            tuple(pod_class.request.items()),
+            rest,
+            tuple(pod_class.hints.items()),
+            needs.shapes,
+        )
+
+    def counted(
+        self, pod_class: jobs.PodClass, shared: Collection[str]
+    ) -> list[tuple[allocator.Demand, int]]:
+        """Return what numbers of devices a pod asks for by its own claims, and by these shared
+        ones, without alternatives. Demands for the same devices are the same object.
+        """
+        if not pod_class.constraints.resource_claims:
+            return []
+        needs = self._needs_of(pod_class)
+        found: Counter[allocator.Demand] = Counter()
+        for claim, shape in zip(needs.open, needs.shapes, strict=True):
+            if (self._is_shared(claim) and claim.key not in shared) or not shape.is_plain:
+                continue
+            for (demand,) in shape.requests:
+                first = self._same.setdefault((demand.expressions, demand.tolerations), demand)
+                found[first] += demand.count or 0
+        return list(found.items())
+
+    def counts(
+        self, demands: Sequence[allocator.Demand], *, later: bool, in_use: bool
+    ) -> tables.Ints:
+        """Return how many devices each node has that any of these demands match, (N,).
+
+        Only free ones, unless those that are in use count.
+        """
+        self._spend("devices", COUNT_COST + len(self._table.ids) // DEVICES_PER_UNIT)
+        return self._table.counts(self._any_of(demands, later=later, in_use=in_use))
+
+    def total(
+        self,
+        demands: Sequence[allocator.Demand],
+        mask: nodes.Mask,
+        *,
+        later: bool,
+        in_use: bool,
+    ) -> int:
+        """Return the same for all these nodes (N,) together."""
+        chosen = self._any_of(demands, later=later, in_use=in_use)
+        rows = self._table.rows[chosen]
+        local = int(mask[rows[rows != tables.NOWHERE]].sum())
+        shared = sum(
+            int(chosen[positions].sum())
+            for reach, positions in self._table.shared
+            if (reach & mask).any()
+        )
+        return local + shared
+
+    def _any_of(
+        self, demands: Sequence[allocator.Demand], *, later: bool, in_use: bool
+    ) -> tables.Flags:
+        chosen: tables.Flags = np.logical_or.reduce([demand.usable for demand in demands])
+        return chosen if in_use else chosen & self._assumed.free(later=later)
+
+    def sharing_nodes(self) -> list[nodes.Mask]:
+        """Return groups of nodes (N,) that share devices."""
+        return [mask for mask, _ in self._table.shared]
+
+    def shared_claims(self, pod_class: jobs.PodClass) -> frozenset[str]:
+        """Return the pod's claims that aren't allocated, are for other pods as well, and get their
+        devices from one node.
+        """
+        if not pod_class.constraints.resource_claims:
+            return frozenset()
+        needs = self._needs_of(pod_class)
+        return frozenset(
+            claim.key
+            for claim, shape in zip(needs.open, needs.shapes, strict=True)
+            if self._is_shared(claim)
+            and not any(
+                demand.usable[positions].any()
+                for request in shape.requests
+                for demand in request
+                for _, positions in self._table.shared
+            )
+        )
+
+    @staticmethod
+    def _is_shared(claim: devices.ResourceClaim) -> bool:
+        return not claim.owner

@@ -1,0 +1,312 @@
+"""Devices: the filter for claims in the present state of a cycle, and what the cycle allocates.
+
+Kubernetes: kube-scheduler's DynamicResources. Results for nodes are masks over all of them. Claims
+of all pods that are placed on a node in this cycle are allocated together (allocator.Search), until
+a job commits to its choice.
+"""
+
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vscheduler.core.api import contracts
+from vscheduler.core.model import (
+    device_decisions,
+    devices,
+    jobs,
+    nodes,
+    refusals,
+    snapshot,
+)
+from vscheduler.core.placement.devices import allocator, assumed, claims, demands, tables
+
+Code = refusals.RefusalCode
+
+UNFIT = refusals.Refusal(Code.DEVICES_UNFIT)
+
+NEEDS_COST = 20
+"""About how many microseconds it takes to look at one claim of a pod class."""
+
+SEARCH_COST = 30
+"""The same for a search for devices on one node."""
+
+NEEDS_MAX = 10_000
+"""How many pod classes' claims are kept. When full, all are dropped."""
+
+
+class Devices:
+    """The answers of a cycle about claims for devices. See interfaces.Devices."""
+
+    def __init__(self, taken: snapshot.Snapshot, spend: Callable[[str, int], None]) -> None:
+        self._known, self._layout, self._spend = taken.devices, taken.nodes.layout, spend
+        self._jobs = taken.jobs
+        self._allocates = False
+        self._needs: dict[Hashable, claims.Needs] = {}
+        self._solved: dict[Hashable, bool] = {}
+        """Whether devices were found, by all that a search depends on."""
+
+    def allocate_claims(self) -> None:
+        """Let claims be allocated: a plugin looks at them."""
+        self._allocates = self._known.served and self._known is not devices.NO_DEVICES
+
+    @property
+    def allocates(self) -> bool:
+        """Whether claims are allocated before pods are bound."""
+        return self._allocates
+
+    @cached_property
+    def table(self) -> tables.DeviceTable:
+        """All devices that can be allocated."""
+        known = self._known
+        parts = known.memo.get("parts", (), dict[devices.PoolId, tables.Part])
+
+        def make() -> tables.DeviceTable:
+            current = {
+                pool.id: part
+                if (part := parts.get(pool.id)) is not None and part.pool is pool
+                else tables.part_of(pool)
+                for pool in known.pools.values()
+            }
+            parts.clear()
+            parts.update(current)
+            return tables.DeviceTable(current.values(), self._layout)
+
+        return known.memo.get("table", (known.pools, self._layout), make)
+
+    @cached_property
+    def _reader(self) -> claims.Reader:
+        return claims.Reader(self._known, self.table, self._layout, self._spend)
+
+    @cached_property
+    def _assumed(self) -> assumed.AssumedClaims:
+        return assumed.AssumedClaims(self._known, self.table, self._jobs)
+
+    @cached_property
+    def demands(self) -> demands.DeviceDemands:
+        """What a search for a whole gang asks."""
+        return demands.DeviceDemands(self.needs_of, self.table, self._assumed, self._spend)
+
+    # What a Statement asks for.
+
+    def assume(self, task: jobs.Task, row: int) -> None:
+        """Give the task's claims what is chosen for them on this node."""
+        if self._allocates:
+            self._spend("devices", SEARCH_COST)
+            self._assumed.assume(task, self.needs_of(task.pod_class), row)
+
+    def forget(self, task: jobs.Task) -> None:
+        """Undo `assume` exactly."""
+        if self._allocates:
+            self._assumed.forget(task)
+
+    def leave(self, task: jobs.Task, step: int) -> None:
+        """Count the task as one that leaves its devices (step 1), or stays after all (step -1)."""
+        if self._allocates:
+            self._assumed.leave(task, step)
+
+    def unallocated(
+        self, task: jobs.Task, row: int
+    ) -> tuple[device_decisions.ClaimAllocation, ...]:
+        """Return what the task's claims lack; see interfaces.Devices."""
+        if not (self._allocates and task.pod_class.constraints.resource_claims):
+            return ()
+        del row  # known from the task's placement
+        return tuple(self._assumed.lacking(task, self.needs_of(task.pod_class)))
+
+    def lacks_choice(self, task: jobs.Task) -> bool:
+        """Whether a claim isn't allocated, although no devices were chosen for the task."""
+        if not (self._allocates and task.pod_class.constraints.resource_claims):
+            return False
+        needs = self.needs_of(task.pod_class)
+        return bool(needs.problems) or not self._assumed.is_chosen(needs)
+
+    # The filter.
+
+    def usable(self, pod_class: jobs.PodClass, layout: nodes.NodeLayout) -> nodes.Mask | None:
+        """Return the nodes (N,) that allocated claims allow, and that have enough devices for the
+        others, in use or not; None: all.
+        """
+        needs = self.needs_of(pod_class)
+        if layout is not self._layout:  # nodes that are gone, too; no device is known there
+            needs = claims.Reader(self._known, self.table, layout, self._spend).needs_of(
+                pod_class.constraints.resource_claims
+            )
+            masks = [each.passes for each in needs.elsewhere]
+            return np.logical_and.reduce(masks) if masks else None
+        if any(claims.lasting(each) for each in needs.problems):
+            return np.zeros(layout.size, dtype=np.bool_)
+        masks = [each.passes for each in (*needs.elsewhere, *self._static(needs))]
+        return np.logical_and.reduce(masks) if masks else None
+
+    def filter(
+        self, pod_class: jobs.PodClass, view: contracts.NodeView
+    ) -> Iterator[contracts.FilterResult]:
+        """Yield the answers of DynamicResources for these nodes."""
+        needs = self.needs_of(pod_class)
+        for problem in needs.problems:
+            nowhere = np.zeros(view.size, dtype=np.bool_)
+            yield contracts.FilterResult(problem, nowhere, temporary=not claims.lasting(problem))
+        if needs.problems:
+            return
+        for result in (*needs.elsewhere, *self._static(needs)):
+            yield contracts.FilterResult(result.refusal, view.of(result.passes))
+        yield from self._reservable(needs, view)
+        if needs.shapes:
+            yield from self._allocatable(needs, view)
+
+    def ignored(self, view: contracts.NodeView) -> Iterator[contracts.FilterResult]:
+        """Yield a refusal of all nodes if no plugin looks at claims: no pod with claims may start
+        without its devices.
+        """
+        if not self._allocates:
+            nowhere = np.zeros(view.size, dtype=np.bool_)
+            yield contracts.FilterResult(claims.UNSERVED, nowhere)
+
+    def _static(self, needs: claims.Needs) -> Iterator[contracts.FilterResult]:
+        """Yield the nodes (N,) with enough devices for each request, in use or not."""
+        for shape in needs.shapes:
+            for request in shape.requests:
+                enough = np.zeros(self._layout.size, dtype=np.bool_)
+                for demand in request:
+                    enough |= self._count(demand.usable) >= (demand.count or 1)
+                if not enough.all():
+                    failed = next(iter(request[0].failed.values()), "")
+                    if failed and not request[0].usable.any():
+                        expression, _, error = failed.partition(": ")
+                        refusal = refusals.Refusal(Code.SELECTOR_FAILED, expression, error)
+                    else:
+                        refusal = self._refusal(Code.NO_SUCH_DEVICES, request[0])
+                    yield contracts.FilterResult(refusal, enough)
+
+    def _refusal(self, code: refusals.RefusalCode, demand: allocator.Demand) -> refusals.Refusal:
+        """Return a refusal with figures of all nodes."""
+        every, used = demand.matches, demand.matches & self._assumed.in_use
+        return refusals.Refusal(code, demand.device_class, f"{every.sum()}/{used.sum()}")
+
+    def _count(self, chosen: tables.Flags) -> tables.Ints:
+        self._spend("devices", demands.COUNT_COST + chosen.size // demands.DEVICES_PER_UNIT)
+        return self.table.counts(chosen)
+
+    def _reservable(
+        self, needs: claims.Needs, view: contracts.NodeView
+    ) -> Iterator[contracts.FilterResult]:
+        """Yield refusals of claims that as many pods use as may, or that a pod placed in this cycle
+        holds to its node.
+        """
+        for claim in needs.claims:
+            if not self._assumed.has_place(claim):
+                nowhere = np.zeros(view.size, dtype=np.bool_)
+                refusal = refusals.Refusal(Code.RESOURCE_CLAIM_IN_USE, claim.name)
+                yield contracts.FilterResult(refusal, nowhere, temporary=True)
+            mask = self._assumed.held_to(claim, self._layout)
+            if mask is not None:
+                yield contracts.FilterResult(claims.ELSEWHERE, view.of(mask), temporary=True)
+
+    def _allocatable(
+        self, needs: claims.Needs, view: contracts.NodeView
+    ) -> Iterator[contracts.FilterResult]:
+        """Yield the nodes that have devices for the claims, now and after pods have left."""
+        rows = np.arange(self._layout.size) if view.rows is None else view.rows
+        first = next(iter(needs.shapes[0].requests), ())
+        now, enough = self._passing(needs, rows, later=False)
+        later, _ = (
+            self._passing(needs, rows, later=True) if self._assumed.leaving else (now, enough)
+        )
+        if first:
+            refusal = self._refusal(Code.DEVICES_IN_USE, first[0])
+            few_now, few_later = now | enough, later | enough
+            yield contracts.FilterResult(refusal, few_now, few_later, curable=True)
+        yield contracts.FilterResult(UNFIT, now | ~enough, later | ~enough, curable=True)
+
+    def _passing(
+        self, needs: claims.Needs, rows: NDArray[np.int64], *, later: bool
+    ) -> tuple[nodes.Mask, nodes.Mask]:
+        """Return which of these rows have devices for all claims, and which have enough for each
+        request alone.
+        """
+        shapes = self._assumed.unsettled(needs)
+        free = self._assumed.free(later=later)
+        enough = np.ones(rows.size, dtype=np.bool_)
+        for shape in shapes:
+            for request in shape.requests:
+                any_of = np.zeros(self._layout.size, dtype=np.bool_)
+                for demand in request:
+                    candidates = demand.usable if demand.admin_access else demand.usable & free
+                    any_of |= self._count(candidates) >= (demand.count or 1)
+                enough &= any_of[rows]
+        passes = enough.copy()
+        if shapes and not self._decides_alone(shapes, free, rows, passes):
+            for at in np.flatnonzero(enough).tolist():
+                passes[at] = self._fits(shapes, int(rows[at]), later=later)
+        for at in np.flatnonzero(~passes).tolist():
+            row = int(rows[at])
+            if shapes and self._assumed.open_on(row):
+                self._spend("devices", SEARCH_COST)
+                passes[at] = self._assumed.solve(shapes, row) is not None
+        return passes, enough
+
+    def _decides_alone(
+        self,
+        shapes: Sequence[allocator.Shape],
+        free: tables.Flags,
+        rows: NDArray[np.int64],
+        passes: nodes.Mask,
+    ) -> bool:
+        """Restrict rows by the sum of all requests if nothing else decides; return whether."""
+        if not all(shape.is_plain for shape in shapes):
+            return False
+        demands = [request[0] for shape in shapes for request in shape.requests]
+        if not demands or any(each.usable is not demands[0].usable for each in demands[1:]):
+            return len(demands) <= 1
+        total = sum(each.count or 0 for each in demands)
+        passes &= (self._count(demands[0].usable & free) >= total)[rows]
+        return True
+
+    def _fits(self, shapes: Sequence[allocator.Shape], row: int, *, later: bool) -> bool:
+        """Whether a node has devices for the claims beside what is chosen already."""
+        self._spend("devices", SEARCH_COST)
+        free = self._assumed.free(later=later)
+        positions = self.table.on(row)
+        if any(
+            demand.count is None and self.table.unready[row]
+            for shape in shapes
+            for request in shape.requests
+            for demand in request
+        ):
+            return False
+        key = (tuple(shapes), tuple(positions), tuple(bool(free[at]) for at in positions))
+        found = self._solved.get(key)
+        if found is None:
+            found = self._assumed.search(shapes, positions, free) is not None
+            self._solved[key] = found
+        return found
+
+    # What answers depend on, beside the arrays of nodes.
+
+    def outlook(self, pod_class: jobs.PodClass) -> Hashable:
+        """Return what the answers for all nodes depend on."""
+        needs = self.needs_of(pod_class)
+        return tuple(self._assumed.state_of(claim) for claim in needs.claims), (
+            self._assumed.shared_state() if needs.shapes else None
+        )
+
+    def row_outlook(
+        self, pod_class: jobs.PodClass, rows: NDArray[np.int64]
+    ) -> Sequence[Hashable] | None:
+        """Return what the answers for each node depend on; None if nothing changes them."""
+        if not self.needs_of(pod_class).shapes:
+            return None
+        return [self._assumed.state_on(row) for row in rows.tolist()]
+
+    def needs_of(self, pod_class: jobs.PodClass) -> claims.Needs:
+        """Return what the claims of a pod class ask for."""
+        uses = pod_class.constraints.resource_claims
+        needs = self._needs.get(uses)
+        if needs is None:
+            self._spend("devices", NEEDS_COST * len(uses))
+            if len(self._needs) >= NEEDS_MAX:
+                self._needs.clear()
+            needs = self._needs[uses] = self._reader.needs_of(uses)
+        return needs

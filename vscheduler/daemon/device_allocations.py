@@ -1,0 +1,120 @@
+"""Allocations of devices: passes a cycle's decisions about resource claims on, and remembers what
+failed.
+
+An allocation counts as written from its decision until its result: the next cycle must not give the
+devices to another claim while a call is under way. Pods start only after that.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+
+import structlog
+
+from vscheduler import backoff
+from vscheduler.cluster.writes import claim_allocator
+from vscheduler.core.model import decisions, jobs
+from vscheduler.daemon import volume_requests
+from vscheduler.mirror import device_requests, state
+from vscheduler.mirror.decode import events
+
+log = structlog.get_logger(__name__)
+
+Result = claim_allocator.Result
+
+
+class DeviceAllocations:
+    """Sends what cycles decide about resource claims, for one leader session."""
+
+    def __init__(
+        self,
+        mirror: state.Mirror,
+        allocator: claim_allocator.ClaimAllocator,
+        *,
+        growth: backoff.Growth,
+        observe: Callable[[str], None],
+        changed: Callable[[], None],
+    ) -> None:
+        """`observe` is told each result; `changed` is called when a cycle may decide otherwise."""
+        self._mirror = mirror
+        self._allocator = allocator
+        self._failed: backoff.Backoff[str] = backoff.Backoff(growth)
+        self._refused: dict[str, str] = {}
+        self._observe = observe
+        self._changed = changed
+        mirror.allocations.clear()  # an earlier session doesn't wait for its calls any more
+
+    @property
+    def refused(self) -> Mapping[str, str]:
+        """By claim, the message of the API server that refused the last write."""
+        return dict(self._refused)
+
+    def carry_out(
+        self, result: decisions.CycleResult, is_there: Callable[[jobs.TaskId], bool]
+    ) -> None:
+        """Send what a cycle has decided, except for jobs with a pod deleted during the cycle."""
+        for decided in result.allocations:
+            if all(is_there(task.uid) for task in decided.pods):
+                self._send(decided.claims)
+            else:
+                log.info("job.changed", job=decided.job, claims=len(decided.claims))
+                self._changed()
+        self._send(result.deallocations)
+        if self._refused:
+            kind = events.Kind.RESOURCE_CLAIM
+            self._refused = {
+                key: message
+                for key, message in self._refused.items()
+                if self._mirror.reference(kind, key) is not None
+            }
+
+    def ended(self, now: float) -> bool:
+        """Whether a pause has ended, in time.monotonic()."""
+        return bool(self._failed.ended(now))
+
+    def _send(self, changes: Iterable[device_requests.Change]) -> None:
+        pausing = self._failed.pausing
+        for change in changes:
+            target = self._mirror.allocations.target(change)
+            if target is None or change.key in pausing:
+                continue
+            self._mirror.allocations.begin(target, change)
+            self._allocator.send(claim_allocator.Write(change=change, target=target), self.take)
+
+    def take(self, outcome: claim_allocator.Outcome) -> None:
+        """Process the result of a write. After a failure, the next attempt waits for a pause,
+        longer after each failure in a row.
+
+        A claim that has changed meanwhile is looked at anew at once.
+        """
+        claim, verdict = outcome.write.target.value, outcome.verdict
+        self._observe(verdict)
+        self._settle(outcome)
+        self._changed()
+        if verdict is not Result.REFUSED:
+            self._refused.pop(claim.key, None)
+        if verdict is Result.WRITTEN:
+            self._failed.succeeded(claim.key)
+            return
+        log.info(
+            "allocation.failed",
+            claim=claim.key,
+            outcome=verdict.value,
+            message=outcome.message,
+        )
+        if verdict is Result.REFUSED:
+            if len(self._refused) >= volume_requests.CLAIMS_MAX:
+                self._refused.clear()
+            self._refused[claim.key] = outcome.message[: volume_requests.LENGTH_MAX]
+        self._failed.failed(claim.key, time.monotonic())
+
+    def _settle(self, outcome: claim_allocator.Outcome) -> None:
+        """Show the stored claim, unless the watch has shown its deletion."""
+        claim, stored = outcome.write.target.value, outcome.stored
+        known = self._mirror.reference(events.Kind.RESOURCE_CLAIM, claim.key)
+        if stored is not None and known is not None and known.uid == claim.uid == _uid(stored):
+            self._mirror.apply(stored)
+        self._mirror.allocations.end(claim.key, claim.uid)
+
+
+def _uid(stored: events.Upsert | events.DecodeFailed) -> str:
+    return stored.object.metadata.uid if isinstance(stored, events.Upsert) else stored.uid

@@ -1,0 +1,154 @@
+"""Allocations of devices, as patches of resource claims, and their withdrawal.
+
+The fields are those that kube-scheduler writes (plugin DynamicResources): first a finalizer, so
+that no claim disappears while it has devices, and then the status. Each patch names the UID and the
+version of the claim that the decision was made on, so that the API server refuses it once anything
+has changed (409). An allocation never stands there without the pods that it is for.
+"""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+from vscheduler.core.model import constraints, device_decisions, devices
+from vscheduler.mirror import paths
+
+Body: TypeAlias = dict[str, Any]
+
+Change: TypeAlias = device_decisions.ClaimAllocation | device_decisions.DeallocateClaim
+"""What is to be written to one claim."""
+
+FINALIZER = "resource.kubernetes.io/delete-protection"
+"""Keeps a claim until its devices are taken back; Kubernetes' own controller removes it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """The claim of a change, as last seen."""
+
+    version: str
+    """The resourceVersion."""
+    value: devices.ResourceClaim
+
+
+def is_about(change: Change, claim: devices.ResourceClaim) -> bool:
+    """Whether the claim is still the one that was decided on, and may get the change."""
+    if claim.uid != change.uid or claim.writing or claim.deleting:
+        return False
+    match change:
+        case device_decisions.ClaimAllocation(allocation=None):
+            return claim.allocation is not None
+        case device_decisions.ClaimAllocation():
+            return claim.allocation is None
+        case device_decisions.DeallocateClaim():
+            return claim.allocation is not None
+
+
+def path(claim: devices.ResourceClaim, *, status: bool = False) -> paths.Path:
+    """Return the path of the claim or of its status."""
+    if status:
+        return paths.RESOURCE_CLAIMS.status(claim.name, claim.namespace)
+    return paths.RESOURCE_CLAIMS.at(claim.name, claim.namespace)
+
+
+def protection(target: Target, change: Change) -> Body | None:
+    """Return the merge patch that adds the finalizer, or None if none is to be added."""
+    known = target.value.finalizers
+    if isinstance(change, device_decisions.DeallocateClaim) or FINALIZER in known:
+        return None
+    return {"metadata": {**_preconditions(target), "finalizers": [*known, FINALIZER]}}
+
+
+def status_patch(target: Target, change: Change) -> Body:
+    """Return the merge patch of the status."""
+    wanted = result(target.value, change)
+    status: Body = {"reservedFor": [_consumer(each) for each in wanted.reserved_for] or None}
+    match change:
+        case device_decisions.ClaimAllocation(allocation=devices.Allocation() as allocation):
+            status["allocation"] = _allocation(allocation)
+        case device_decisions.DeallocateClaim():
+            status["allocation"] = None
+    return {"metadata": _preconditions(target), "status": status}
+
+
+def result(claim: devices.ResourceClaim, change: Change) -> devices.ResourceClaim:
+    """Return the claim as it will be once the change is written."""
+    match change:
+        case device_decisions.ClaimAllocation():
+            known = {each.uid for each in claim.reserved_for}
+            added = (each for each in change.reserved_for if each.uid not in known)
+            return replace(
+                claim,
+                allocation=change.allocation or claim.allocation,
+                reserved_for=(*claim.reserved_for, *added),
+            )
+        case device_decisions.DeallocateClaim():
+            return replace(claim, allocation=None, reserved_for=())
+
+
+def _preconditions(target: Target) -> Body:
+    return {"uid": target.value.uid, "resourceVersion": target.version}
+
+
+def _consumer(found: devices.Consumer) -> Body:
+    group = {"apiGroup": found.api_group} if found.api_group else {}
+    return {**group, "resource": found.resource, "name": found.name, "uid": found.uid}
+
+
+def _allocation(found: devices.Allocation) -> Body:
+    body: Body = {"devices": {"results": [_device(each) for each in found.devices]}}
+    if found.configurations:
+        body["devices"]["config"] = [_configuration(each) for each in found.configurations]
+    if found.nodes is not None:
+        terms = [_without_empty(_term(each)) for each in found.nodes]
+        body["nodeSelector"] = {"nodeSelectorTerms": terms}
+    return body
+
+
+def _device(found: devices.AllocatedDevice) -> Body:
+    body: Body = {"request": found.request, **found.id._asdict()}
+    if found.admin_access:
+        body["adminAccess"] = True
+    if found.tolerations:
+        body["tolerations"] = [_without_empty(_toleration(each)) for each in found.tolerations]
+    return body
+
+
+def _toleration(found: devices.DeviceToleration) -> Body:
+    return {
+        "key": found.key,
+        "operator": found.operator,
+        "value": found.value,
+        "effect": found.effect,
+        "tolerationSeconds": found.seconds,
+    }
+
+
+def _configuration(found: devices.Configuration) -> Body:
+    return {
+        "source": "FromClass" if found.from_class else "FromClaim",
+        "requests": list(found.requests),
+        "opaque": {"driver": found.driver, "parameters": json.loads(found.parameters)},
+    }
+
+
+def _term(found: constraints.Term) -> Body:
+    return {
+        "matchExpressions": _requirements(found.labels),
+        "matchFields": _requirements(found.fields),
+    }
+
+
+def _requirements(listed: Iterable[constraints.Requirement]) -> list[Body]:
+    return [
+        _without_empty(
+            {"key": each.key, "operator": str(each.operator), "values": list(each.values)}
+        )
+        for each in listed
+    ]
+
+
+def _without_empty(body: Body) -> Body:
+    """Return the fields that say something."""
+    return {key: value for key, value in body.items() if value not in (None, "", [])}

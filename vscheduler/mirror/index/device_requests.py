@@ -1,0 +1,76 @@
+"""Allocations in flight: claims count as written until the result is known.
+
+Otherwise, the next cycle could give a device to two claims while the first call is under way. No
+pod starts before the call has succeeded (`devices.ResourceClaim.writing`).
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from vscheduler.core.model import devices
+from vscheduler.mirror import device_requests
+from vscheduler.mirror.index import devices_index, entries
+
+
+class DeviceRequests:
+    """Passes objects about devices on to the index, with the requests in flight applied."""
+
+    def __init__(
+        self, index: devices_index.DeviceIndex, stored: Mapping[str, entries.Entry]
+    ) -> None:
+        """`stored` has all resource claims as last seen, by `namespace/name`."""
+        self._index = index
+        self._stored = stored
+        self._wanted: dict[str, devices.ResourceClaim] = {}
+
+    def target(self, change: device_requests.Change) -> device_requests.Target | None:
+        """Return the claim of a change as last seen.
+
+        None if there is none, another one of the same name, one that has changed, or one with a
+        request in flight.
+        """
+        entry = self._stored.get(change.key)
+        value = None if entry is None else entry.value
+        if entry is None or not isinstance(value, devices.ResourceClaim):
+            return None
+        if change.key in self._wanted or not device_requests.is_about(change, value):
+            return None
+        return device_requests.Target(version=entry.reference.resource_version, value=value)
+
+    def begin(self, target: device_requests.Target, change: device_requests.Change) -> None:
+        """Count the claim as written."""
+        wanted = replace(device_requests.result(target.value, change), writing=True)
+        self._index.move(wanted.key, target.value, wanted)
+        self._wanted[wanted.key] = wanted
+
+    def end(self, key: str, uid: str) -> None:
+        """Show the claim as last seen again."""
+        wanted = self._wanted.get(key)
+        if wanted is not None and wanted.uid == uid:
+            self._end(key)
+
+    @property
+    def idle(self) -> bool:
+        """Whether no request is in flight."""
+        return not self._wanted
+
+    def clear(self) -> None:
+        """End all requests: nobody waits for their results any more."""
+        for key in list(self._wanted):
+            self._end(key)
+
+    def _end(self, key: str) -> None:
+        wanted, value = self._wanted.pop(key), self._stored[key].value
+        assert isinstance(value, devices.ResourceClaim), "a request ends with its claim"
+        self._index.move(key, wanted, value)
+
+    def move(self, key: str, old: devices.Object | None, new: devices.Object | None) -> bool:
+        """Apply an object that came, changed or went; return whether cycles see a difference."""
+        wanted = self._wanted.get(key)
+        if wanted is None or not isinstance(old or new, devices.ResourceClaim):
+            self._index.move(key, old, new)
+            return True
+        if new is None:
+            del self._wanted[key]
+            self._index.move(key, wanted, None)
+        return new is None

@@ -1,0 +1,133 @@
+"""Devices index: slices, classes and claims of devices, behind Snapshot.devices.
+
+A cluster in which no waiting pod of ours has resource claims has no Devices, and costs nothing.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+from vscheduler.core.model import devices, jobs, storage
+from vscheduler.mirror import selectors
+from vscheduler.mirror.translate import pods
+
+_FIELDS = {
+    devices.ResourceClaim: "claims",
+    devices.DeviceClass: "classes",
+    devices.ResourceSlice: "slices",
+}
+
+
+class DeviceIndex:
+    """Follows slices, classes, claims and the pods that have claims; freezes what has changed."""
+
+    def __init__(self) -> None:
+        self._served = True
+        self._objects: dict[type, dict[str, Any]] = {kind: {} for kind in _FIELDS}
+        self._changed: set[str] = set()
+        """Fields of the last Devices that are out of date."""
+        self._pools: dict[devices.PoolId, devices.Pool] = {}
+        self._slices: defaultdict[devices.PoolId, dict[str, devices.ResourceSlice]]
+        self._slices = defaultdict(dict)
+        self._changed_pools: set[devices.PoolId] = set()
+        self._holders: defaultdict[devices.DeviceId, set[str]] = defaultdict(set)
+        self._users = 0
+        """Number of our waiting pods with claims."""
+        self._memo = storage.Memo()
+        self._selectors = selectors.Selectors()
+        self._last = devices.NO_DEVICES
+
+    def serve(self, *, served: bool) -> None:
+        """Say whether the API server serves these kinds and lets them be read."""
+        if served != self._served:
+            self._served = served
+            self._last = devices.NO_DEVICES
+
+    def move(self, key: str, old: devices.Object | None, new: devices.Object | None) -> None:
+        """Apply an object that came (old is None), changed or went (new is None)."""
+        kind = type(old if new is None else new)
+        if new is None:
+            del self._objects[kind][key]
+        else:
+            self._objects[kind][key] = new
+        self._changed.add(_FIELDS[kind])
+        if isinstance(old, devices.ResourceSlice):
+            self._move_slice(key, old, None)
+        if isinstance(new, devices.ResourceSlice):
+            self._move_slice(key, new, new)
+        for device in _held(old):
+            self._holders[device].discard(key)
+            if not self._holders[device]:
+                del self._holders[device]
+        for device in _held(new):
+            self._holders[device].add(key)
+
+    def move_pod(self, old: pods.Pod | None, new: pods.Pod | None) -> None:
+        """Apply a pod that came, changed or went."""
+        self._users += _waits(new) - _waits(old)
+
+    def _move_slice(
+        self, key: str, of: devices.ResourceSlice, new: devices.ResourceSlice | None
+    ) -> None:
+        pool = devices.PoolId(of.driver, of.pool)
+        self._changed_pools.add(pool)
+        if new is None:
+            del self._slices[pool][key]
+        else:
+            self._slices[pool][key] = new
+
+    @property
+    def in_use(self) -> bool:
+        """Whether decisions can depend on devices: a waiting pod of ours has claims."""
+        return bool(self._users)
+
+    def freeze(self) -> devices.Devices:
+        """Return the devices; the last object again when nothing changed."""
+        if not self.in_use:
+            return devices.NO_DEVICES
+        last = self._last
+        if last is devices.NO_DEVICES:
+            self._changed = set(_FIELDS.values())
+        if self._changed:
+            for pool in self._changed_pools:
+                self._freeze_pool(pool)
+            self._changed_pools.clear()
+            claims, classes = "claims" in self._changed, "classes" in self._changed
+            self._last = devices.Devices(
+                claims=dict(self._objects[devices.ResourceClaim]) if claims else last.claims,
+                classes=dict(self._objects[devices.DeviceClass]) if classes else last.classes,
+                pools=dict(sorted(self._pools.items()))
+                if "slices" in self._changed
+                else last.pools,
+                allocated={device: tuple(sorted(keys)) for device, keys in self._holders.items()}
+                if claims
+                else last.allocated,
+                served=self._served,
+                selectors=self._selectors,
+                memo=self._memo,
+            )
+            self._changed.clear()
+        return self._last
+
+    def _freeze_pool(self, pool: devices.PoolId) -> None:
+        slices = self._slices[pool]
+        if slices:
+            self._pools[pool] = devices.pool_of(pool, slices.values())
+        else:
+            del self._slices[pool]
+            self._pools.pop(pool, None)
+
+
+def _held(found: devices.Object | None) -> Iterator[devices.DeviceId]:
+    """Iterate over the devices that nobody else may have."""
+    if isinstance(found, devices.ResourceClaim) and found.allocation is not None:
+        yield from {each.id for each in found.allocation.devices if not each.admin_access}
+
+
+def _waits(pod: pods.Pod | None) -> bool:
+    return (
+        pod is not None
+        and pod.ours
+        and pod.status in jobs.WAITING
+        and bool(pod.pod_class.constraints.resource_claims)
+    )

@@ -1,0 +1,358 @@
+"""Selectors: CEL expressions about devices, as in device classes and claims.
+
+Kubernetes: dynamic-resource-allocation cel. The library (cel-cpp) is imported with the first
+expression, so a cluster without claims for devices never loads it.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+from vscheduler.core.model import devices
+from vscheduler.mirror.decode import quantities
+
+QUANTITY = "\ue000quantity:"
+"""Marks a quantity among the texts that expressions handle: the library knows no other types of
+ours. What follows is an exact fraction, so equal quantities are equal texts."""
+
+VERSION = "\ue000semver:"
+"""The same for a semantic version, without build metadata."""
+
+LENGTH_MAX = 10 * 1024
+"""Longer expressions are refused, as by API servers."""
+
+NESTED_MAX = 2
+"""How deeply loops (exists, all, map, filter) may be nested in each other."""
+
+LOOPS_MAX = 16
+"""How many loops an expression may have in all."""
+
+ELEMENTS = 32
+"""How many attributes a device can have, over which an expression may loop."""
+
+COST = 8
+"""About how many microseconds an expression without loops takes."""
+
+KNOWN_MAX = 4096
+"""How many compiled expressions are kept."""
+
+LOOPS = ("all", "exists", "exists_one", "existsOne", "filter", "map")
+
+_TOKEN = re.compile(
+    r"""[rRbB]{0,2}(?:\"{3}.*?\"{3}|'{3}.*?'{3}|\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*')"""
+    r"""|//[^\n]*|[A-Za-z_]\w*|\d[\w.]*|\s+|.""",
+    re.DOTALL,
+)
+_SEMVER = re.compile(
+    r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(?:-([0-9A-Za-z.-]+))?(?:\+[0-9A-Za-z.-]+)?",
+    re.ASCII,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Compiled:
+    program: Any
+    cost: int
+
+
+class Selectors:
+    """Compiles and evaluates expressions; see devices.Selectors."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, _Compiled | devices.SelectorError] = {}
+        self._last: tuple[devices.Device, Mapping[str, object]] | None = None
+        """The device of the last question as expressions see it: several are about the same."""
+
+    def matches(self, expression: str, driver: str, device: devices.Device) -> bool:
+        """Whether the expression is true of the device. Raises SelectorError."""
+        program = self._compiled(expression).program
+        if self._last is None or self._last[0] is not device:
+            self._last = device, {"device": shown(driver, device)}
+        answer = program.eval(data=self._last[1])
+        found = answer.value()
+        if found is True or found is False:
+            return bool(found)
+        if answer.type().name() == "ERROR":
+            raise devices.SelectorError(_plain(str(found)))
+        raise devices.SelectorError("is neither true nor false")
+
+    def cost(self, expression: str) -> int:
+        """Return about how many microseconds an evaluation takes. Raises SelectorError for an
+        expression that can't be used at all.
+        """
+        return self._compiled(expression).cost
+
+    def _compiled(self, expression: str) -> _Compiled:
+        found = self._known.get(expression)
+        if found is None:
+            if len(self._known) >= KNOWN_MAX:
+                self._known.clear()
+            try:
+                found = _compile(expression)
+            except devices.SelectorError as error:
+                found = error
+            self._known[expression] = found
+        if isinstance(found, devices.SelectorError):
+            raise found
+        return found
+
+
+def shown(driver: str, device: devices.Device) -> Mapping[str, object]:
+    """Return the variable `device` of an expression."""
+    attributes = {name: _value(value) for name, value in device.attributes.items()}
+    capacity = {name: quantity(amount) for name, amount in device.capacity.items()}
+    return {
+        "driver": driver,
+        "attributes": _by_domain(attributes),
+        "capacity": _by_domain(capacity),
+        "allowMultipleAllocations": False,
+    }
+
+
+def _by_domain(values: Mapping[str, object]) -> dict[str, dict[str, object]]:
+    found: dict[str, dict[str, object]] = {}
+    for name, value in values.items():
+        domain, _, rest = name.partition("/")
+        found.setdefault(domain, {})[rest] = value
+    return found
+
+
+def _value(value: devices.AttributeValue) -> object:
+    return semver(value.text) if isinstance(value, devices.Version) else value
+
+
+def _compile(expression: str) -> _Compiled:
+    if len(expression) > LENGTH_MAX:
+        raise devices.SelectorError(f"has more than {LENGTH_MAX} characters")
+    text, loops, depth = _read(expression)
+    if depth > NESTED_MAX or loops > LOOPS_MAX:
+        raise devices.SelectorError(
+            f"has {loops} loops, {depth} in each other; at most {LOOPS_MAX} and {NESTED_MAX} are"
+            " evaluated"
+        )
+    try:
+        program = _environment().compile(text)
+    except RuntimeError as error:
+        raise devices.SelectorError(_plain(str(error))) from None
+    kind = program.return_type().name()
+    if kind not in ("BOOL", "DYN"):
+        raise devices.SelectorError(f"must be true or false, but is of type {kind.lower()}")
+    return _Compiled(program, COST + loops * ELEMENTS**depth)
+
+
+def _read(expression: str) -> tuple[str, int, int]:
+    """Return the expression with a default for domains that a device hasn't, the number of its
+    loops, and how deeply they are nested.
+
+    In Kubernetes, `device.attributes["missing.example.com"]` is an empty map.
+    """
+    tokens = [each for each in _TOKEN.findall(expression) if not each.startswith("//")]
+    written: list[str] = []
+    open_: list[bool] = []
+    loops = depth = 0
+    for at, token in enumerate(tokens):
+        if token == "(":  # noqa: S105 - a parenthesis
+            is_loop = bool(written) and written[-1] in LOOPS and written[-2:-1] == ["."]
+            open_.append(is_loop)
+            loops += is_loop
+            depth = max(depth, sum(open_))
+        elif token == ")" and open_:  # noqa: S105 - a parenthesis
+            open_.pop()
+        following = tokens[at + 1 : at + 4]
+        if written[-2:] == [".", "attributes"] or written[-2:] == [".", "capacity"]:
+            written.extend(_index(token, following))
+        else:
+            written.append(token)
+    return _joined(written), loops, depth
+
+
+def _index(token: str, following: list[str]) -> Iterator[str]:
+    """Iterate over the text of an opening bracket before a literal, and of any other token."""
+    is_literal = len(following) > 1 and following[0][-1:] in "\"'" and following[1] == "]"
+    yield "[?" if token == "[" and is_literal else token  # noqa: S105 - a bracket
+
+
+def _joined(written: list[str]) -> str:
+    """Return the tokens as text; an index that may be missing gets an empty map."""
+    text: list[str] = []
+    closing = 0
+    for token in written:
+        text.append(token)
+        if token == "[?":  # noqa: S105 - a bracket
+            closing = 2
+        elif closing:
+            closing -= 1
+            if not closing:
+                text.append(".orValue(dyn({}))")
+    return "".join(text)
+
+
+@lru_cache(maxsize=1)
+def _environment() -> Any:
+    from cel_expr_python import cel  # noqa: PLC0415 - 50 MB that only clusters with claims need
+    from cel_expr_python.ext import (  # noqa: PLC0415
+        ext_bindings,
+        ext_math,
+        ext_optional,
+        ext_strings,
+    )
+
+    kind = cel.Type
+    types = {"dyn": kind.DYN, "int": kind.INT, "bool": kind.BOOL, "string": kind.STRING}
+    types["double"] = kind.DOUBLE
+    names = dict.fromkeys(name for name, *_ in _FUNCTIONS)
+    functions = [
+        cel.FunctionDecl(
+            name,
+            [
+                cel.Overload(
+                    f"{name}_{'_'.join(parameters)}",
+                    return_type=types[result],
+                    parameters=[types[each] for each in parameters],
+                    is_member=is_member,
+                    impl=implementation,
+                )
+                for each, is_member, parameters, result, implementation in _FUNCTIONS
+                if each == name
+            ],
+        )
+        for name in names
+    ]
+    return cel.NewEnv(
+        variables={"device": kind.DYN},
+        extensions=[
+            ext_bindings.ExtBindings(),
+            ext_optional.ExtOptional(),
+            ext_strings.ExtStrings(),
+            ext_math.ExtMath(),
+            cel.CelExtension("kubernetes", functions),
+        ],
+    )
+
+
+def quantity(text: str) -> str:
+    """Return a quantity as expressions handle it. Raises ValueError."""
+    amount = quantities.exact(text)
+    return f"{QUANTITY}{amount.numerator}/{amount.denominator}"
+
+
+def semver(text: str, normalize: bool = False) -> str:
+    """Return a semantic version as expressions handle it. Raises ValueError."""
+    if normalize:
+        text = _normalized(text)
+    found = _SEMVER.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{text!r} is not a semantic version")
+    major, minor, patch, before = found.groups()
+    return f"{VERSION}{major}.{minor}.{patch}" + (f"-{before}" if before else "")
+
+
+def _normalized(text: str) -> str:
+    """Return a version without `v`, with three numbers, and without leading zeros."""
+    text = text.removeprefix("v")
+    whole = re.split(r"([+-])", text, maxsplit=1)
+    numbers = [each.lstrip("0") or "0" for each in whole[0].split(".")]
+    numbers += ["0"] * (3 - len(numbers))
+    return ".".join(numbers) + "".join(whole[1:])
+
+
+def _amount(text: object) -> Fraction:
+    if isinstance(text, bool | int):
+        return Fraction(text)
+    if not isinstance(text, str) or not text.startswith(QUANTITY):
+        raise ValueError("is not a quantity")
+    return Fraction(text.removeprefix(QUANTITY))
+
+
+def _order(text: object) -> tuple[object, ...]:
+    """Return what compares like a quantity, or like a version."""
+    if not isinstance(text, str) or not text.startswith(VERSION):
+        return (_amount(text),)
+    numbers, _, before = text.removeprefix(VERSION).partition("-")
+    parts = [(0, int(each), "") if each.isdecimal() else (1, 0, each) for each in before.split(".")]
+    release = tuple(int(each) for each in numbers.split("."))
+    return (*release, not before, tuple(parts))
+
+
+def _compare(one: object, other: object) -> int:
+    mine, theirs = _order(one), _order(other)
+    if len(mine) != len(theirs):
+        raise ValueError("a quantity can't be compared with a version")
+    return (mine > theirs) - (mine < theirs)
+
+
+def _as_integer(text: object) -> int:
+    amount = _amount(text)
+    if amount.denominator != 1 or not -(2**63) <= amount < 2**63:
+        raise ValueError("cannot convert value to integer")
+    return amount.numerator
+
+
+def _is_integer(text: object) -> bool:
+    amount = _amount(text)
+    return amount.denominator == 1 and -(2**63) <= amount < 2**63
+
+
+def _summed(one: object, other: object, sign: int) -> str:
+    amount = _amount(one) + sign * _amount(other)
+    return f"{QUANTITY}{amount.numerator}/{amount.denominator}"
+
+
+def _sign(text: object) -> int:
+    amount = _amount(text)
+    return (amount > 0) - (amount < 0)
+
+
+def _number(text: object, at: int) -> int:
+    if not isinstance(text, str) or not text.startswith(VERSION):
+        raise ValueError("is not a semantic version")
+    return int(text.removeprefix(VERSION).partition("-")[0].split(".")[at])
+
+
+def _is(make: Callable[..., str]) -> Callable[..., bool]:
+    """Return a function that says whether this one returns a value."""
+
+    def is_one(*arguments: Any) -> bool:
+        try:
+            make(*arguments)
+        except ValueError:
+            return False
+        return True
+
+    return is_one
+
+
+_ONE, _TWO = ("dyn",), ("dyn", "dyn")
+
+_FUNCTIONS: tuple[tuple[str, bool, tuple[str, ...], str, Callable[..., Any]], ...] = (
+    ("quantity", False, ("string",), "dyn", quantity),
+    ("isQuantity", False, ("string",), "bool", _is(quantity)),
+    ("semver", False, ("string",), "dyn", semver),
+    ("semver", False, ("string", "bool"), "dyn", semver),
+    ("isSemver", False, ("string",), "bool", _is(semver)),
+    ("isSemver", False, ("string", "bool"), "bool", _is(semver)),
+    ("compareTo", True, _TWO, "int", _compare),
+    ("isGreaterThan", True, _TWO, "bool", lambda one, other: _compare(one, other) > 0),
+    ("isLessThan", True, _TWO, "bool", lambda one, other: _compare(one, other) < 0),
+    ("asInteger", True, _ONE, "int", _as_integer),
+    ("isInteger", True, _ONE, "bool", _is_integer),
+    ("asApproximateFloat", True, _ONE, "double", lambda one: float(_amount(one))),
+    ("sign", True, _ONE, "int", _sign),
+    ("add", True, _TWO, "dyn", lambda one, other: _summed(one, other, 1)),
+    ("sub", True, _TWO, "dyn", lambda one, other: _summed(one, other, -1)),
+    ("major", True, _ONE, "int", lambda one: _number(one, 0)),
+    ("minor", True, _ONE, "int", lambda one: _number(one, 1)),
+    ("patch", True, _ONE, "int", lambda one: _number(one, 2)),
+)
+"""Name, whether it is a method, types of parameters and result, and what it does (Kubernetes:
+apiserver cel/library quantity and semverlib)."""
+
+
+def _plain(error: str) -> str:
+    """Return the first line of an error of the library, without its codes."""
+    line = error.partition("\n")[0]
+    line = re.sub(r"^(?:[A-Z_]+: )?(?:ERROR: <input>:)?", "", line)
+    return re.sub(r" \(in container ''\)| \[[A-Z_]+\]$", "", line)

@@ -1,0 +1,122 @@
+"""Simulated claims for devices: Kubernetes makes them of templates and takes them back.
+
+What a cycle allocates is written before the next cycle.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Self
+
+import msgspec
+
+from vscheduler.core.model import decisions
+from vscheduler.mirror import device_requests
+from vscheduler.mirror.decode import events, wire, wire_devices
+from vscheduler.mirror.translate import devices, pods
+from vscheduler.simulator import patches
+
+
+def with_claims(
+    given: Iterable[events.Upsert | events.DecodeFailed],
+) -> list[events.Upsert | events.DecodeFailed]:
+    """Return objects with the claims that pods lack and that their templates give."""
+    every = list(given)
+    known = Devices(each.object for each in every if isinstance(each, events.Upsert))
+    found: list[events.Upsert | events.DecodeFailed] = []
+    for event in every:
+        if isinstance(event, events.Upsert) and isinstance(event.object, wire.Pod):
+            found += known.made_for(event.object)
+        else:
+            found.append(event)
+    return found
+
+
+def allocated(results: Sequence[decisions.CycleResult]) -> Iterator[dict[str, Any]]:
+    """Iterate over the devices that claims got, as JSON trees."""
+    for number, result in enumerate(results, 1):
+        for decided in result.allocations:
+            for claim in decided.claims:
+                for device in claim.allocation.devices if claim.allocation else ():
+                    yield {
+                        "claim": claim.key,
+                        "device": "/".join(device.id),
+                        "request": device.request,
+                        "for": decided.job,
+                        "cycle": number,
+                    }
+
+
+class Devices:
+    """The claims and templates of a simulated cluster."""
+
+    def __init__(self, objects: Iterable[object]) -> None:
+        self._claims: dict[str, wire_devices.ResourceClaim] = {}
+        self._templates: dict[str, wire_devices.ResourceClaimTemplate] = {}
+        for found in objects:
+            match found:
+                case wire_devices.ResourceClaim():
+                    self._claims[_key(found.metadata)] = found
+                case wire_devices.ResourceClaimTemplate():
+                    self._templates[_key(found.metadata)] = found
+
+    def fork(self) -> Self:
+        """Return a copy with a future of its own; the objects are shared."""
+        return type(self)((*self._claims.values(), *self._templates.values()))
+
+    def made_for(self, pod: wire.Pod) -> Iterator[events.Upsert]:
+        """Iterate over the claims that a controller makes for a new pod, and the pod itself."""
+        made = list(pod.status.resource_claim_statuses)
+        known = {each.name for each in made}
+        for entry in pod.spec.resource_claims:
+            template = self._templates.get(
+                events.key_of(pod.metadata.namespace, entry.resource_claim_template_name or "")
+            )
+            if template is None or entry.name in known:
+                continue
+            claim = devices.of_template(template, pod.metadata, entry.name)
+            yield self._put(claim)
+            name = claim.metadata.name
+            made.append(wire.PodResourceClaimStatus(name=entry.name, resource_claim_name=name))
+        if len(made) > len(pod.status.resource_claim_statuses):
+            status = msgspec.structs.replace(pod.status, resource_claim_statuses=made)
+            pod = msgspec.structs.replace(pod, status=status)
+        yield events.Upsert(kind=events.Kind.POD, object=pod)
+
+    def obey(self, result: decisions.CycleResult) -> Iterator[events.Event]:
+        """Write what a cycle allocates and gives back."""
+        changes: list[device_requests.Change] = list(result.deallocations)
+        changes += (each for allocated in result.allocations for each in allocated.claims)
+        for change in changes:
+            found = self._claims[change.key]
+            target = device_requests.Target(version="", value=devices.resource_claim(found))
+            protection = device_requests.protection(target, change)
+            status = device_requests.status_patch(target, change)["status"]
+            finalizers = {} if protection is None else {"finalizers": [device_requests.FINALIZER]}
+            yield self._put(patches.patched(found, {"metadata": finalizers, "status": status}))
+
+    def gone(self, pod: wire.Pod) -> Iterator[events.Event]:
+        """Take back what a pod had that is gone, and delete the claims that were made for it."""
+        uid = str(pods.uid_of(pod.metadata))
+        for key, found in list(self._claims.items()):
+            if devices.resource_claim(found).owner == uid:
+                del self._claims[key]
+                metadata = found.metadata
+                yield events.Remove(
+                    kind=events.Kind.RESOURCE_CLAIM,
+                    namespace=metadata.namespace,
+                    name=metadata.name,
+                )
+                continue
+            left = [each for each in found.status.reserved_for if each.uid != uid]
+            if len(left) < len(found.status.reserved_for):
+                status = wire_devices.ClaimStatus(
+                    allocation=found.status.allocation if left else None, reserved_for=left
+                )
+                yield self._put(msgspec.structs.replace(found, status=status))
+
+    def _put(self, claim: wire_devices.ResourceClaim) -> events.Upsert:
+        self._claims[_key(claim.metadata)] = claim
+        return events.Upsert(kind=events.Kind.RESOURCE_CLAIM, object=claim)
+
+
+def _key(metadata: wire.Metadata) -> str:
+    return events.key_of(metadata.namespace, metadata.name)
