@@ -19,6 +19,7 @@ POLICY = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolic"
 BINDINGS = f"{POLICY}ybindings"
 ANNOTATES = "accounts-annotate-pods.vscheduler.io"
 REPORTS = "accounts-report-on-pods.vscheduler.io"
+DEVICES = ["accounts-allocate-devices.vscheduler.io"]
 VOLUMES = ["accounts-ask-for-volumes.vscheduler.io", "accounts-give-volumes.vscheduler.io"]
 GROUP, OTHER_GROUP = pods.GROUPS
 OWN = group_names.short("train", "6d5f5a2e")
@@ -336,7 +337,9 @@ def test_every_account_that_is_shipped_is_one_of_them(
     documents = installations.rendered(installed.plane, installations.ROOTS[way])
     for kind in ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"):
         names = [each["metadata"]["name"] for each in installations.of_kind(documents, kind)]
-        assert names == [ANNOTATES, *([] if way == "without volumes" else VOLUMES), REPORTS]
+        volumes = [] if way == "without volumes" else VOLUMES
+        allocates = [] if way == "without devices" else DEVICES
+        assert sorted(names) == sorted([*allocates, ANNOTATES, *volumes, REPORTS])
     found = [
         each["metadata"]["name"] for each in installations.of_kind(documents, "ServiceAccount")
     ]

@@ -1,4 +1,4 @@
-"""What the scheduler's account may change of claims and volumes, tried with its own token."""
+"""What the scheduler's account may change of claims, volumes and devices, tried with its token."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration import installations, permissions
+from tests.integration import devices, installations, permissions
 from vscheduler.core.model import claim_decisions, storage
 from vscheduler.mirror import claim_requests
 from vscheduler.mirror.decode import kinds
@@ -19,6 +19,7 @@ MERGE = client.PATCH_TYPES["merge"]
 USER = "vscheduler"
 SELECTED = "volume.kubernetes.io/selected-node"
 BOUND_BY = "pv.kubernetes.io/bound-by-controller"
+PROTECTION = "resource.kubernetes.io/delete-protection"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +47,12 @@ def of_claim(name: str, body: dict[str, Any], says: str = "") -> Attempt:
     return Attempt(path=f"{CLAIMS}/{name}", body=body, says=says)
 
 
+def of_device(name: str, body: dict[str, Any], says: str = "") -> Attempt:
+    """A patch of a claim for devices, or of its status."""
+    path = f"{devices.CLAIMS}/{name}{'/status' if 'status' in body else ''}"
+    return Attempt(path=path, body=body, says=says)
+
+
 def of_volume(name: str, body: dict[str, Any], says: str = "") -> Attempt:
     """A patch of a volume."""
     return Attempt(path=f"{VOLUMES}/{name}", body=body, says=says)
@@ -71,6 +78,14 @@ def asked(volume: str | None) -> dict[str, Any]:
     return patch
 
 
+def allocated(*consumers: str) -> dict[str, Any]:
+    """The status of a claim that has a device, reserved for these; pods would have to exist."""
+    result = {"request": "gpus", "driver": devices.DRIVER, "pool": "n1", "device": "gpu-0"}
+    thing = {"apiGroup": "a.io", "resource": "things"}
+    reserved = [{**thing, "name": name, "uid": name} for name in consumers]
+    return {"allocation": {"devices": {"results": [result]}}, "reservedFor": reserved}
+
+
 ATTEMPTS = {
     "selects a node": of_claim("waits", asked(None)),
     "takes the node back": of_claim(
@@ -92,6 +107,18 @@ ATTEMPTS = {
     "another size": of_volume("free", {"spec": {"capacity": {"storage": "9Gi"}}}, "spec"),
     "label of a volume": of_volume("free", {"metadata": {"labels": {"a": "b"}}}, "metadata.labels"),
     "somebody else's data": of_volume("released", {"spec": {"claimRef": None}}, "is Released"),
+    "protects a claim": of_device("unused", {"metadata": {"finalizers": [PROTECTION]}}),
+    "allocates": of_device("unused", {"status": allocated("a")}),
+    "shares a device": of_device("used", {"status": allocated("a", "b")}),
+    "gives a device back": of_device("used", {"status": {"allocation": None, "reservedFor": None}}),
+    "somebody's reservation": of_device("used", {"status": allocated("b")}, "status.reservedFor"),
+    "label of a claim for devices": of_device(
+        "unused", {"metadata": {"labels": {"a": "b"}}}, "metadata.labels"
+    ),
+    "annotation of a claim for devices": of_device("unused", notes(a="b"), "metadata.annotations"),
+    "another finalizer": of_device(
+        "unused", {"metadata": {"finalizers": ["a.io/keep"]}}, "metadata.finalizers"
+    ),
     "a claim's data": of_volume("taken", {"spec": {"claimRef": {"uid": "other"}}}, "is Bound"),
 }
 
@@ -176,12 +203,17 @@ def plane(installed: installations.Installed) -> Iterator[control_plane.ControlP
         "released": "Released",
         "taken": "Bound",
     }
+    for name in ("unused", "used"):
+        devices.a_claim(plane.api, name, devices.asked(1))
+    used, protected = f"{devices.CLAIMS}/used", {"metadata": {"finalizers": [PROTECTION]}}
+    for path, body in ((used, protected), (f"{used}/status", {"status": allocated("a")})):
+        plane.api.request("PATCH", path, body, headers={"content-type": MERGE})
     permissions.until(lambda: phases(plane) == expected)
     until_judged(plane)
     yield plane
-    for name in ("waits", "selected", "bound"):
+    kept = [f"{CLAIMS}/{name}" for name in ("waits", "selected", "bound")]
+    for path in (*kept, f"{devices.CLAIMS}/used", f"{devices.CLAIMS}/unused"):
         body = {"metadata": {"finalizers": None}}
-        path = f"{CLAIMS}/{name}"
         plane.api.request("PATCH", path, body, headers={"content-type": MERGE})
         plane.api.delete(path)
     plane.clean()
@@ -194,9 +226,9 @@ def account(plane: control_plane.ControlPlane) -> client.Client:
 
 
 def until_judged(plane: control_plane.ControlPlane) -> None:
-    """Wait until both policies refuse what they should."""
+    """Wait until the policies refuse what they should."""
     api = account(plane)
-    for name in ("label of a claim", "label of a volume"):
+    for name in ("label of a claim", "label of a volume", "label of a claim for devices"):
         permissions.until(partial(_refuses, api, ATTEMPTS[name]))
 
 
@@ -205,7 +237,7 @@ def _refuses(api: client.Client, attempt: Attempt) -> bool:
 
 
 @pytest.mark.parametrize("name", ATTEMPTS)
-def test_the_scheduler_asks_for_volumes_and_changes_nothing_else(
+def test_the_scheduler_asks_for_volumes_and_devices_and_changes_nothing_else(
     plane: control_plane.ControlPlane, name: str
 ) -> None:
     """Nobody's data can be given away, and no volume be deleted by its policy."""
