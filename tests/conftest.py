@@ -1,11 +1,14 @@
+import logging
 import signal
 from collections.abc import Iterator
 
 import pytest
+import structlog
 
 from tests.integration import permissions
 from tests.properties import clusters
 from vscheduler import containment
+from vscheduler.daemon.observability import logs
 from vscheduler.mirror import statuses
 from vscheduler.sandbox import control_plane, progress_report
 
@@ -103,3 +106,17 @@ def nothing_is_contained(
     monkeypatch.setattr(containment.Failures, "failed", note)
     yield
     assert found == []
+
+
+@pytest.fixture
+def restored_logging() -> Iterator[None]:
+    """Logging is a thing of the whole process: what is set up by the test is put back."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    structlog.reset_defaults()
+    yield
+    structlog.reset_defaults()
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    for library in logs.LIBRARIES:
+        logging.getLogger(library).setLevel(logging.NOTSET)

@@ -8,9 +8,9 @@ from tests.properties import election_days, election_world
 from vscheduler.daemon.leader_election import election_settings, state_machine
 
 PARTS = 8
-SEEDS = 80
+SEEDS = 50
 """In each part, of each climate."""
-CALM_SEEDS = 40
+CALM_SEEDS = 25
 BREAKING_SEEDS = 400
 
 

@@ -20,7 +20,7 @@ from vscheduler.cli.queue import cluster_client, queue_tables, queue_watch
 from vscheduler.cli.queue.cluster_client import Kind
 from vscheduler.mirror import plain_text
 
-SEEDS = range(25)
+SEEDS = range(10)
 FORGED = "FORGED"
 """Stands after whatever might begin a line."""
 
@@ -157,6 +157,7 @@ def test_manifests(tmp_path: Path, command: str, output: str) -> None:
             assert len(lines) - 1 == len(json.loads(done.stdout)["complaints"])
 
 
+@pytest.mark.usefixtures("restored_logging")
 def test_a_configuration(tmp_path: Path) -> None:
     """A file that isn't ours, with what is wrong in it."""
     for seed in SEEDS:

@@ -3,7 +3,7 @@
 import json
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -33,19 +33,11 @@ class Cluster:
 
 
 @pytest.fixture(autouse=True)
-def _restored(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Logging is a thing of the whole process: nothing is set up, and nothing is left behind."""
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    structlog.reset_defaults()
+def _plain_logging(restored_logging: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is set up, and nothing is left behind."""
+    del restored_logging
     monkeypatch.setattr(containment, "log", structlog.get_logger())
     monkeypatch.setattr(Cluster, "shown", 0)
-    yield
-    structlog.reset_defaults()
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    for library in logs.LIBRARIES:
-        logging.getLogger(library).setLevel(logging.NOTSET)
 
 
 def fail_in_a_large_frame() -> None:

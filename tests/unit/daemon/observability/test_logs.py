@@ -16,24 +16,13 @@ import structlog
 from vscheduler.daemon.observability import logs
 from vscheduler.mirror import plain_text
 
+pytestmark = pytest.mark.usefixtures("restored_logging")
+
 PATIENCE_SECONDS = 20.0
 EVIL = (
     "\x1b[31mRED\x1b[0m \x1b]0;pwned\x07 a\rb\nforged line\x7f\x85\x9b \u202eright\u2066 \u2028"
     "\ud800 \x00 [red]x[/red]"
 )
-
-
-@pytest.fixture(autouse=True)
-def _restored() -> Iterator[None]:
-    """Logging is a thing of the whole process: put it back."""
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    yield
-    structlog.reset_defaults()
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    for library in logs.LIBRARIES:
-        logging.getLogger(library).setLevel(logging.NOTSET)
 
 
 class Log:
