@@ -170,11 +170,10 @@ def test_a_configuration(tmp_path: Path) -> None:
         }
         path.write_text(json.dumps(tree))
         for words in (["check"], ["simulate", str(path)], ["run"]):
-            given = [*words, f"--scheduler-conf={path}"]
-            done = testing.CliRunner().invoke(main.vscheduler, given)
+            words.append(f"--scheduler-conf={path}")
+            done = testing.CliRunner().invoke(main.vscheduler, words)
             assert done.exit_code == 1
-            harmless(done.stdout)
-            harmless(done.stderr)
+            harmless(done.stdout + done.stderr)
 
 
 def cluster(write: Writer) -> queue_objects.Fake:
