@@ -69,8 +69,8 @@ def status(
     for name, amount in queue.used_by_other_schedulers.items():
         held[name] = held.get(name, 0) + amount
     body: Body = {
-        "allocated": quantities.format_readable(held),
-        "request": quantities.format_readable(queue.request),
+        "allocated": quantities.format_readable(held, whole_bytes=True),
+        "request": quantities.format_readable(queue.request, whole_bytes=True),
     }
     entitlement = queue.entitlement
     if entitlement is not None:
@@ -96,7 +96,8 @@ def status(
 def _own(queue: decisions.QueueFigures, body: Body, scheduler: str) -> Body:
     """Return this scheduler's own entry: what its pods use of what it divides."""
     shared: Body = {name: body[name] for name in ("deserved", "share") if name in body}
-    allocated = quantities.format_readable({resources.CPU: 0.0, **queue.allocated})
+    held = {resources.CPU: 0.0, **queue.allocated}
+    allocated = quantities.format_readable(held, whole_bytes=True)
     return {"name": scheduler, "allocated": allocated, **shared}
 
 

@@ -1,3 +1,4 @@
+import dataclasses
 from typing import Any
 
 import pytest
@@ -57,6 +58,20 @@ def test_a_status_has_the_figures_and_why() -> None:
         ],
         "conditions": [SAID],
     }
+
+
+def test_what_is_held_is_told_to_the_byte_and_what_is_owed_for_people() -> None:
+    """A pod of 2,001 bytes counts, too; a share has no more digits than anybody reads."""
+    odd = {"memory": 14 * GI + 2001}
+    assert FIGURES.entitlement is not None
+    basis = dataclasses.replace(FIGURES.entitlement, deserved=odd, real_capability=odd)
+    figures = dataclasses.replace(
+        FIGURES, allocated=odd, request=odd, used_by_other_schedulers={}, entitlement=basis
+    )
+    status = queue_status.status(figures, (), "mine")
+    held = [status["allocated"], status["request"], status["schedulers"][0]["allocated"]]
+    assert [each["memory"] for each in held] == ["15032387537"] * 3
+    assert (status["deserved"]["memory"], status["realCapability"]["memory"]) == ("14Gi", "14Gi")
 
 
 def test_what_no_plugin_works_out_is_not_written() -> None:

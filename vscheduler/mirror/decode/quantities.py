@@ -84,14 +84,15 @@ def format_amounts(amounts: Mapping[str, float]) -> dict[str, str]:
     }
 
 
-def readable(name: str, amount: float) -> str:
+def readable(name: str, amount: float, *, whole_bytes: bool = False) -> str:
     """Return an amount as a Kubernetes quantity that people can read: 1.5, 19.667, 1536Mi.
 
     Amounts are rounded to thousandths of Kubernetes' unit, bytes of fair shares to five digits.
+    With `whole_bytes`, bytes are what they are: sums of what pods ask for.
     """
     if name in _BINARY_NAMES or name.startswith("hugepages-"):
         exact = format_quantity(name, amount)
-        if len(exact) <= READABLE_MAX:
+        if whole_bytes or len(exact) <= READABLE_MAX:
             return exact
         power = min(int(math.log(amount, 1024)), len(_BINARY))
         return f"{amount / 1024**power:.2f}".rstrip("0").rstrip(".") + ("", *_BINARY)[power]
@@ -99,10 +100,10 @@ def readable(name: str, amount: float) -> str:
     return f"{whole}.{thousandths:03}".rstrip("0").rstrip(".")
 
 
-def format_readable(amounts: Mapping[str, float]) -> dict[str, str]:
+def format_readable(amounts: Mapping[str, float], *, whole_bytes: bool = False) -> dict[str, str]:
     """Return readable amounts by resource; infinite amounts are left out."""
     return {
-        name: readable(name, amount)
+        name: readable(name, amount, whole_bytes=whole_bytes)
         for name, amount in sorted(amounts.items())
         if math.isfinite(amount)
     }
