@@ -156,8 +156,12 @@ def all_ways(_position: int) -> Sequence[str]:
 def test_a_daemon_that_is_killed_at_any_write_has_a_successor(
     killed: Killed, ways: Callable[[int], Sequence[str]], classes: Sequence[str]
 ) -> None:
-    """It starts the gang, and nothing is left over."""
+    """It starts the gang, and nothing is left over.
+
+    Which of the writes that leave together is the first differs from run to run.
+    """
     lines = every_position(killed, ways, classes)
     tell(lines)
-    for kind in ("persistentvolumeclaims", "persistentvolumes", "binding"):
+    kinds = ("persistentvolumeclaims", "persistentvolumes") if ways is all_ways else ()
+    for kind in (*kinds, "binding"):
         assert any(kind in line for line in lines), kind
