@@ -152,3 +152,46 @@ def test_plans_follow_placements_and_rollback_is_exact(seed: int, chance: random
                 left = tasks[number + 1 :]
                 assert masks(session, left) == looked_at_anew(session, left)
     assert masks(session, tasks) == before == looked_at_anew(session, tasks)
+
+
+def leaving(world: device_worlds.World) -> list[Document]:
+    """The pod that has the occupied devices, while it leaves."""
+    pod = copy.deepcopy(world.pods[0])
+    pod["metadata"] |= {"name": "other", "uid": "other", "annotations": {GROUP: "other"}}
+    pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    pod["spec"] |= {
+        "schedulerName": pictures.SCHEDULER,
+        "nodeName": world.nodes[0]["metadata"]["name"],
+        "resourceClaims": [{"name": "own", "resourceClaimName": "other"}],
+    }
+    pod["status"] = {"phase": "Running"}
+    return [pod, manifests.group(device_worlds.NAMESPACE, "other")]
+
+
+@given(SEEDS, strategies.randoms(use_true_random=False))
+@clusters.bounded(400)
+def test_whatever_was_tried_before_no_device_is_given_away_in_use(
+    seed: int, chance: random.Random
+) -> None:
+    """A pod may have waited for devices of a pod that leaves, and then been placed elsewhere."""
+    features = chance.choice((device_worlds.ALL, device_worlds.Features(shared=True)))
+    world = device_worlds.world(features, seed, pods=(3, 5), nodes=(1, 1))
+    session = opened(documents(world, together=False) + leaving(world))
+    tasks = [task for task in pending(session) if task.name != "other"]
+    used = devices_by_hand.Judge(world).used
+    for _ in range(4):
+        with session.statement() as trial:
+            allocated = []
+            for task in chance.sample(tasks, len(tasks)):
+                now, later = masks(session, [task])[task.name]
+                if now and chance.random() < 0.7:
+                    allocated.append((task, chance.choice(now)))
+                    trial.allocate(*allocated[-1])
+                elif later:
+                    trial.pipeline(task, chance.choice(later))
+            for task, row in allocated:
+                assert not session.devices.lacks_choice(task)
+                for claim in session.devices.unallocated(task, row):
+                    assert claim.allocation is None or not used.intersection(
+                        tuple(each.id) for each in claim.allocation.devices if not each.admin_access
+                    )

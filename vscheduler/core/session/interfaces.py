@@ -157,7 +157,7 @@ class Devices(node_views.Devices, Protocol):
         """Return a refusal of all nodes if no plugin looks at claims."""
 
     def lacks_choice(self, task: jobs.Task) -> bool:
-        """Whether a claim is not allocated, although no devices were chosen for the placed task."""
+        """Whether a claim isn't allocated, although no free devices are chosen for the task."""
 
     def assume(self, task: jobs.Task, row: int) -> None:
         """Give the task's claims what is chosen for them on this node."""

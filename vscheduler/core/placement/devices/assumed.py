@@ -111,19 +111,25 @@ class AssumedClaims:
             self._choose(new, row)
 
     def _choose_again(self, key: str, row: int) -> bool:
-        """Give a claim what it had last, if that was on this node and is free."""
+        """Give a claim what it had last, if that was on this node and is free, and nothing is free
+        sooner.
+        """
         last = self._last.pop(key, None)
-        if last is None or last.row != row:
-            self._settled.discard(key)
-            return False
-        free = self._free[last.waits]
-        if not all(free[at] for at in _exclusive(last.choice)):
+        if last is None or last.row != row or not self._is_as_good(last):
             self._settled.discard(key)
             return False
         self._put(key, last)
         if key in self._settled:
             self._settle(key)
         return True
+
+    def _is_as_good(self, last: Chosen) -> bool:
+        """Whether the devices are free, and no others are if pods must leave these first."""
+        if not all(self._free[last.waits][at] for at in _exclusive(last.choice)):
+            return False
+        if not last.waits:
+            return True
+        return self.search([last.shape], self._table.on(last.row), self._free[False]) is None
 
     def _choose(self, new: Sequence[tuple[str, allocator.Shape]], row: int) -> None:
         shapes, positions = [shape for _, shape in new], self._table.on(row)
@@ -219,9 +225,14 @@ class AssumedClaims:
             if claim.key not in self._chosen
         ]
 
-    def is_chosen(self, needs: claims.Needs) -> bool:
-        """Whether all claims have devices and places for their users."""
-        return all(claim.key in self._chosen for claim in needs.open)
+    def are_free(self, needs: claims.Needs) -> bool:
+        """Whether devices are chosen for all claims, and nobody must leave them first."""
+        return not any(self.waits(claim) for claim in needs.open)
+
+    def waits(self, claim: devices.ResourceClaim) -> bool:
+        """Whether nothing is chosen for the claim, or only what pods must leave first."""
+        chosen = self._chosen.get(claim.key)
+        return chosen is None or chosen.waits
 
     def has_place(self, claim: devices.ResourceClaim) -> bool:
         """Whether one more pod may use the claim, or waiting pods may already."""
@@ -243,12 +254,15 @@ class AssumedClaims:
     def lacking(
         self, task: jobs.Task, needs: claims.Needs
     ) -> Iterator[device_decisions.ClaimAllocation]:
-        """Yield what the claims lack before the task may start. Their choices stay from now on."""
+        """Yield what the claims lack before the task may start. Their choices stay from now on.
+
+        Claims that wait for devices are left out.
+        """
         for claim in needs.claims:
             chosen = self._chosen.get(claim.key)
             allocation = None
             if claim.allocation is None:
-                if chosen is None:
+                if chosen is None or chosen.waits:
                     continue
                 self._settle(claim.key)
                 allocation = allocator.allocation(
@@ -269,7 +283,7 @@ class AssumedClaims:
     def state_of(self, claim: devices.ResourceClaim) -> Hashable:
         """Return what was decided in this cycle about a claim."""
         chosen = self._chosen.get(claim.key)
-        places = None if chosen is None else tuple(_every(chosen.choice))
+        places = None if chosen is None else (chosen.waits, *_every(chosen.choice))
         return places, self.has_place(claim)
 
     def state_on(self, row: int) -> Hashable:

@@ -116,11 +116,11 @@ class Devices:
         return tuple(self._assumed.lacking(task, self.needs_of(task.pod_class)))
 
     def lacks_choice(self, task: jobs.Task) -> bool:
-        """Whether a claim isn't allocated, although no devices were chosen for the task."""
+        """Whether a claim isn't allocated, although no free devices were chosen for the task."""
         if not (self._allocates and task.pod_class.constraints.resource_claims):
             return False
         needs = self.needs_of(task.pod_class)
-        return bool(needs.problems) or not self._assumed.is_chosen(needs)
+        return bool(needs.problems) or not self._assumed.are_free(needs)
 
     # The filter.
 
@@ -202,7 +202,9 @@ class Devices:
                 yield contracts.FilterResult(refusal, nowhere, temporary=True)
             mask = self._assumed.held_to(claim, self._layout)
             if mask is not None:
-                yield contracts.FilterResult(claims.ELSEWHERE, view.of(mask), temporary=True)
+                later = view.of(mask)
+                now = np.zeros_like(later) if self._assumed.waits(claim) else later
+                yield contracts.FilterResult(claims.ELSEWHERE, now, later, temporary=True)
 
     def _allocatable(
         self, needs: claims.Needs, view: contracts.NodeView
