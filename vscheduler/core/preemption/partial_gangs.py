@@ -36,8 +36,13 @@ def evict_expired(session: working.Session) -> None:
 
 
 def _is_partial(state: job_state.JobState) -> bool:
-    """Whether some, but fewer than minMember, pods have nodes; binds in flight don't count."""
-    return 0 < state.scheduled_tasks < state.job.min_member
+    """Whether some, but fewer than minMember, pods have nodes; binds in flight don't count.
+
+    A gang whose pods have ended keeps nothing from others, however many of them there are.
+    """
+    return state.scheduled_tasks < state.job.min_member and any(
+        state.counts[status] for status in jobs.EVICTABLE
+    )
 
 
 def _since(session: working.Session, state: job_state.JobState) -> float:

@@ -108,6 +108,25 @@ def test_the_first_that_was_bound_counts() -> None:
     assert since(running.run_at(documents, SIXTY, NOW + BORN)) == [-20]
 
 
+def after_two(picture: str, now: float, carried: snapshot.Carried) -> decisions.CycleResult:
+    """One cycle in which the first two pods of the gang have succeeded."""
+    documents = pictures.documents(picture)
+    for each in documents:
+        if each["metadata"]["name"] in ("half-0", "half-1"):
+            each["status"]["phase"] = "Succeeded"
+    return running.run_at(documents, SIXTY, NOW + BORN + now, carried)
+
+
+def test_time_begins_anew_with_a_pod_that_is_bound_after_all_others_have_ended() -> None:
+    """Such a gang kept nothing meanwhile; its last pods may have been refused for hours."""
+    ended = after_two(BOUND, 0.0, cycle(BOUND, BORN).carried)
+    assert (ended.carried.partial_since, ended.wake_at) == ({}, None)
+    third = BOUND.replace("+n2", "+n2 +n1")
+    again = after_two(third, 99.0, ended.carried)
+    assert (evicted(again), since(again)) == ([], [99])
+    assert evicted(after_two(third, 159.0, again.carried)) == ["half-2"]
+
+
 def test_who_has_seen_it_come_about_goes_by_its_own_clock() -> None:
     """One that is ahead of the API server's evicts no gang that is being bound."""
     seen = cycle("node n1 cpu=1 queue q").carried
