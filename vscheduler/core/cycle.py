@@ -90,11 +90,11 @@ def _run(
     opened = open_session(taken, configured, guarded=guarded, budget=budget)
     if any(fault.hook in DECIDING_ON_VICTIMS for fault in faults):
         opened.dispatch.evictions_off = True
-    partial_gangs.evict_expired(opened)
     nominations.keep(opened)
     relocations.resume(opened)
     for setting in configured.actions:
         setting.action(setting.arguments).execute(opened)
+    partial_gangs.evict_expired(opened)
     if configured.rules.reprieves:
         reprieves.grant(opened)
     check_invariants(opened)

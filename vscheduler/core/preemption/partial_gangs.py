@@ -15,7 +15,10 @@ RULE = "gang"
 def evict_expired(session: working.Session) -> None:
     """Evict partial gangs whose start timeout has expired, and wake for the next timeout.
 
-    Runs before any action. A gang for which no plugin has a `start_timeout` is left alone.
+    Runs after all actions, so that nothing starts on what a gang still has: the API server may
+    refuse the evictions, and the queue would then have more than its capability. A gang that has
+    become complete in this cycle keeps what it has; one for which no plugin has a `start_timeout`
+    is left alone.
     """
     for state in session.unfinished_jobs():
         if not _is_partial(state):
@@ -31,7 +34,7 @@ def evict_expired(session: working.Session) -> None:
             since = _since(session, state)
         session.eviction_history.note_partial(uid, since)
         session.wake(since + seconds)
-        if since + seconds <= session.snapshot.now:
+        if since + seconds <= session.snapshot.now and not state.counts[jobs.TaskStatus.ALLOCATED]:
             _evict(session, state)
 
 
@@ -82,6 +85,8 @@ def _evict(session: working.Session, state: job_state.JobState) -> None:
     if not session.cluster.budgets.spare(bound_pods):
         return
     with session.statement() as trial:
+        for task in state.tasks(jobs.TaskStatus.PIPELINED):
+            trial.withdraw(task)
         for task in bound_pods:
             assert task.node is not None
             trial.evict(

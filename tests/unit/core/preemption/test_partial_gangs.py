@@ -46,6 +46,26 @@ def test_a_gang_that_is_bound_in_part_has_its_time_and_then_goes() -> None:
     }
 
 
+def test_what_it_had_in_its_queue_is_free_once_it_goes() -> None:
+    """The API server may refuse the evictions, and the queue may have no more than two pods."""
+    picture = """
+        node  n1 cpu=9
+        queue q capability=cpu:2
+        job   q/half min=3  n1 n1 -@9
+        job   q/next min=1  -
+    """
+    after = cycle(picture, 60.0, carried=cycle(picture).carried)
+    assert (evicted(after), after.binds) == (["half-0", "half-1"], ())
+
+
+def test_it_stays_if_it_has_become_complete() -> None:
+    """In the last cycle of its time."""
+    missing = HALF.replace("n2 -", "n2 -@9")
+    late = cycle(HALF.replace("min=4", "min=3"), 60.0, carried=cycle(missing).carried)
+    assert evicted(late) == []
+    assert [bind.task.name for bind in late.binds][:1] == ["half-2"]
+
+
 @pytest.mark.parametrize(
     "pods",
     [
@@ -121,7 +141,7 @@ def test_time_begins_anew_with_a_pod_that_is_bound_after_all_others_have_ended()
     """Such a gang kept nothing meanwhile; its last pods may have been refused for hours."""
     ended = after_two(BOUND, 0.0, cycle(BOUND, BORN).carried)
     assert (ended.carried.partial_since, ended.wake_at) == ({}, None)
-    third = BOUND.replace("+n2", "+n2 +n1")
+    third = BOUND.replace("+n2 -", "+n2 +n1 -@9")
     again = after_two(third, 99.0, ended.carried)
     assert (evicted(again), since(again)) == ([], [99])
     assert evicted(after_two(third, 159.0, again.carried)) == ["half-2"]
