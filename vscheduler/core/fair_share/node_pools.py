@@ -49,6 +49,13 @@ class ClusterView(Protocol):
         """Return the nodes (N,) usable for pods of this queue; None: all."""
 
     @property
+    def known_domains(self) -> Mapping[tuple[str, jobs.PodClass], nodes.Mask]:
+        """Return domains (N,) of queues and pod classes, as already known for nodes as they are.
+
+        Equal domains may be one object.
+        """
+
+    @property
     def known_nowhere(self) -> Container[tuple[str, jobs.PodClass]]:
         """Pairs of queue and pod class that, as already known, can use no node as nodes are."""
 
@@ -126,8 +133,11 @@ class NodePools:
         `supply` (N, R) is without pinned amounts.
         """
         self.nodes = pool
+        self.masks = masks
         self.demands = demands
         """The domain and number of pods of each queue and pod class, without pinned pods."""
+        self.merged = False
+        """Whether there were too many domains to tell all of them apart."""
         self.pinned = pinned
         """Pinned resources of each queue, (R,); only queues with some."""
         self.open = len(masks) - 2
@@ -207,7 +217,9 @@ class NodePoolsBuilder:
         demands = domains.of({pair: count for pair, count in free.items() if count})
         anywhere = pool.layout.ready & pool.layout.schedulable
         masks = [*domains.masks, usable.of_class(ANY_POD), anywhere]
-        return NodePools(pool, masks, demands, supply, pinned)
+        pools = NodePools(pool, masks, demands, supply, pinned)
+        pools.merged = domains.merged
+        return pools
 
     def _pin(
         self, pool: PoolNodes, usable: "UsableNodes"
@@ -248,6 +260,8 @@ class UsableNodes:
         self._classes: dict[jobs.PodClass, nodes.Mask] = {}
         as_it_is = pool.allocatable is cluster.snapshot.nodes.allocatable
         self._nowhere = cluster.known_nowhere if as_it_is else ()
+        self.known = cluster.known_domains if as_it_is else {}
+        """Domains that needn't be worked out."""
         self._limited: dict[bytes, nodes.Mask] = {}
         self._queues: dict[str, bytes] = {}
         """The mask, as bytes, of each queue that may not use all nodes."""
@@ -314,26 +328,40 @@ class DomainsByClass:
     def __init__(self, usable: UsableNodes) -> None:
         self._usable = usable
         self.masks: list[nodes.Mask] = []
+        self.merged = False
+        """Whether there were more than DOMAINS_MAX."""
         self._known: dict[bytes, int] = {}
+        self._same: dict[int, int] = {}
+        """The number of a domain by the identity of a mask that stays."""
         self._pairs: dict[tuple[bytes, jobs.PodClass], int] = {}
 
     def of(self, demands: Mapping[demands.Pair, int]) -> dict[demands.Pair, tuple[int, int]]:
         """Return the domain and number of pods of each pair."""
         found = {pair: (self._domain(*pair), count) for pair, count in demands.items()}
-        if len(self.masks) > DOMAINS_MAX:
+        self.merged = len(self.masks) > DOMAINS_MAX
+        if self.merged:
             self._merge(found)
         return found
 
     def _domain(self, queue: str, pod_class: jobs.PodClass) -> int:
         """Return the number of the domain, adding the domain if unknown."""
+        known = self._usable.known.get((queue, pod_class))
+        if known is not None:
+            number = self._same.get(id(known))
+            if number is None:
+                number = self._same[id(known)] = self._number(known)
+            return number
         pair = (self._usable.likeness(queue), pod_class)
         domain = self._pairs.get(pair)
         if domain is None:
-            mask = self._usable.of(queue, pod_class)
-            domain = self._known.setdefault(mask.tobytes(), len(self.masks))
-            if domain == len(self.masks):
-                self.masks.append(mask)
-            self._pairs[pair] = domain
+            domain = self._pairs[pair] = self._number(self._usable.of(queue, pod_class))
+        return domain
+
+    def _number(self, mask: nodes.Mask) -> int:
+        """Return the number of the domain with these nodes, adding the domain if unknown."""
+        domain = self._known.setdefault(mask.tobytes(), len(self.masks))
+        if domain == len(self.masks):
+            self.masks.append(mask)
         return domain
 
     def _merge(self, found: dict[demands.Pair, tuple[int, int]]) -> None:

@@ -17,7 +17,7 @@ def evict_expired(session: working.Session) -> None:
 
     Runs before any action. A gang for which no plugin has a `start_timeout` is left alone.
     """
-    for state in session.unfinished_jobs():
+    for state in session.waiting_jobs():
         if not _is_partial(state):
             continue
         uid = state.job.uid

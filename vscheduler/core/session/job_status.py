@@ -4,6 +4,7 @@ The result also lists the nodes excluded from shares, with the reason for each.
 """
 
 import functools
+import operator
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -14,6 +15,7 @@ from vscheduler.core.session import (
     device_binding,
     held_pods,
     job_state,
+    parked_jobs,
     reasons,
     volume_binding,
     waiting_status,
@@ -57,6 +59,7 @@ def close(session: working.Session, faults: tuple[decisions.Fault, ...]) -> deci
     used, known = session.dispatch.last("usages"), session.known_unschedulable
     held = session.held_pods.still_waiting(decided)
     volumes, devices = _conclude_volumes(session, held), _conclude_devices(session, held)
+    groups = _groups(session, volumes, devices)
     return decisions.CycleResult(
         binds=tuple(sorted(decided.binds, key=lambda bind: bind.task.key)),
         pipelined=tuple(sorted(decided.pipelined.values(), key=lambda pipeline: pipeline.task.key)),
@@ -65,21 +68,22 @@ def close(session: working.Session, faults: tuple[decisions.Fault, ...]) -> deci
         releases=volumes.releases,
         allocations=devices.allocations,
         deallocations=devices.deallocations,
-        groups=_groups(session, volumes, devices),
+        groups=groups,
         queues=_queues(session, used),
         total=session.space.amounts(session.total),
         excluded=exclusions(session),
         carried=snapshot.Carried(
             attempted=tried,
-            work_by_namespace=session.work_budget.carried(session.unfinished_jobs),
+            work_by_namespace=session.work_budget.carried(session.waiting_jobs),
             reclaim_failed=frozenset(history.failed if session.work_budget.exhausted else ()),
             nominations=_nominations(session),
             replacement_reservations=tuple(decided.replacement_reservations),
-            admitted=_still(session, session.admissions.admitted, jobs.Phase.INQUEUE),
+            admitted=_admitted(session),
             admission_expired=_still(session, session.admissions.expired, jobs.Phase.PENDING),
             shuffled_at=history.shuffled_at,
             partial_since=history.partial_since,
             unschedulable=None if faults or not known.entries else known,
+            parked=None if faults else _parked(session, groups),
             seen=snapshot.LastNodes(space=session.space, nodes=session.snapshot.nodes),
             node_losses=session.node_losses.carried(),
             past_usage=used,
@@ -126,7 +130,7 @@ def _conclude_devices(
 def _costs(session: working.Session) -> Mapping[str, int]:
     """Return the costs by namespace, without the namespaces of which pods are bound."""
     bound = {bind.task.namespace for bind in session.decided.binds}
-    costs = session.work_budget.costs(session.unfinished_jobs())
+    costs = session.work_budget.costs(session.waiting_jobs())
     return {name: cost for name, cost in costs.items() if name not in bound}
 
 
@@ -146,9 +150,39 @@ def _still(
     """Return the entries of `since` for groups that have this phase at the end of the cycle."""
     return {
         state.job.uid: since[state.job.uid]
-        for state in session.unfinished_jobs()
+        for state in session.waiting_jobs()
         if state.job.uid in since and state.phase is expected
     }
+
+
+def _admitted(session: working.Session) -> Mapping[str, float]:
+    """Return since when groups have been Inqueue, by UID. Parked groups are."""
+    since = session.admissions.admitted
+    found = dict(_still(session, since, jobs.Phase.INQUEUE))
+    for group in session.parking.groups:
+        found.update({job.uid: since[job.uid] for job in group.jobs.values() if job.uid in since})
+    return found
+
+
+def _parked(
+    session: working.Session, groups: Sequence[decisions.GroupStatus]
+) -> parked_jobs.ParkedJobs | None:
+    """Return the jobs that the next cycles may leave out; None without any."""
+    parking, taken = session.parking, session.snapshot
+    if parking.seen is None or session.pools.merged:
+        return None
+    found = parking.concluded(session.job_states, session.reasons.by_job, groups, session.space)
+    if not found.groups:
+        return None
+    return parked_jobs.ParkedJobs(
+        policy=session.policy,
+        space=session.space,
+        layout=taken.nodes.layout,
+        allocatable=taken.nodes.allocatable,
+        queues=taken.queues,
+        seen=parking.seen,
+        found=found,
+    )
 
 
 def phase(
@@ -198,7 +232,14 @@ def _groups(
     rules = session.policy.rules
     not_attempted = session.reasons.not_attempted
     refused = session.snapshot.carried.refused_binds
-    for job, state in session.job_states.items():
+    for job, each in session.awake.items():
+        state = session.job_states.known(job)
+        if state is None and job not in refused:  # nobody has looked at it
+            statuses.append(
+                each.memo("status", functools.partial(_settled, session, job, volumes, devices))
+            )
+            continue
+        state = state or session.job_states[job]
         if not state.untouched or job in refused:
             statuses.append(_group(session, state, volumes, devices))
         elif job not in not_attempted:
@@ -214,7 +255,19 @@ def _groups(
             else:
                 kept = state.job.memo("waiting status", waiting_status.WaitingStatus)
                 statuses.append(kept.status(state.phase, by_job.get(job), rules, ask))
-    return tuple(sorted(statuses, key=lambda status: status.job))
+    statuses.sort(key=operator.attrgetter("job"))
+    statuses += session.parking.statuses()
+    return tuple(sorted(statuses, key=operator.attrgetter("job")))
+
+
+def _settled(
+    session: working.Session,
+    job: jobs.JobId,
+    volumes: volume_binding.Conclusion,
+    devices: device_binding.Conclusion,
+) -> decisions.GroupStatus:
+    """Return the status of a job whose state isn't made yet."""
+    return _group(session, session.job_states[job], volumes, devices)
 
 
 def _group(
@@ -388,8 +441,9 @@ def exclusions(session: working.Session) -> tuple[decisions.Exclusion, ...]:
 
 def _some_task(session: working.Session) -> jobs.Task | None:
     """Return a pod that has or wants a node; as far as possible the same pod in every cycle."""
-    for state in session.job_states.values():
-        for task in state.job.tasks:
-            if task.pod_class in state.job.classes:
-                return task
+    for job in session.snapshot.jobs:
+        if job.queue in session.queues:
+            for task in job.tasks:
+                if task.pod_class in job.classes:
+                    return task
     return None
