@@ -64,7 +64,7 @@ class Opened:
         return ()
 
     @property
-    def known_domains(self) -> dict[tuple[str, jobs.PodClass], nodes.Mask]:
+    def known_domains(self) -> dict[tuple[str, jobs.PodClass], node_pools.Domain]:
         """None."""
         return {}
 

@@ -3,14 +3,14 @@
 Volcano: actions/reclaim.
 """
 
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
 from vscheduler.core.api import contracts
 from vscheduler.core.model import durations, queues
 from vscheduler.core.preemption import planner as eviction
 from vscheduler.core.preemption import preemptors, victims
-from vscheduler.core.session import ordering, parked_jobs
+from vscheduler.core.session import ordering
 from vscheduler.core.session import session as working
 
 
@@ -36,7 +36,8 @@ class Reclaim(contracts.Action[working.Session]):
         }
         served = {name for name in session.queues if len(holding) > (name in holding)}
         waiting, lines = preemptors.line_up(session, self.name, served)
-        parked = _parked(session, served)
+        # They join with the first turn of their queue: those of overused queues stay parked.
+        parked = dict(session.parking.of_queues(served))
         for name in parked.keys() - lines.keys():
             lines[name] = ordering.Line()
             queue = session.queues[name]
@@ -71,19 +72,6 @@ class Reclaim(contracts.Action[working.Session]):
         while line and not session.work_budget.exhausted and planner.is_futile(line.first):
             session.spend("asked", eviction.SKIP_COST)
             session.eviction_history.fail(self.name, line.leave().state.job.id)
-
-
-def _parked(
-    session: working.Session, served: Container[str]
-) -> dict[str, list[parked_jobs.ParkedGroup]]:
-    """Return the parked jobs of these queues. They join when their queue has its first turn, so
-    that those of overused queues stay parked.
-    """
-    found: dict[str, list[parked_jobs.ParkedGroup]] = {}
-    for group in session.parking.groups:
-        if group.first.queue in served:
-            found.setdefault(group.first.queue, []).append(group)
-    return found
 
 
 def of_other_queues(session: working.Session, queue: queues.Queue) -> victims.Scope:

@@ -18,7 +18,7 @@ class PendingPods(NamedTuple):
     """The first of these jobs, by ID."""
     queue: str
     pod_class: jobs.PodClass
-    count: int
+    number: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,15 +127,15 @@ def _with_counted(
 ) -> tuple[dict[Pair, list[int]], dict[str, jobs.JobId]]:
     """Return pods and queues with counted pods, in the order that their jobs would have given."""
     every = dict(found)
-    for first, queue, pod_class, count in counted.pods:
+    for first, queue, pod_class, number in counted.pods:
         pair, place = (queue, pod_class), (first, 0)
         queues[queue] = min(queues.get(queue, first), first)
         if pair in every:
             places[pair] = min(places[pair], place)
-            every[pair][1] += count
+            every[pair][1] += number
         else:
             places[pair] = place
-            every[pair] = [0, count]
+            every[pair] = [0, number]
     ordered = {pair: every[pair] for pair in sorted(every, key=places.__getitem__)}
     return ordered, {queue: queues[queue] for queue in sorted(queues, key=queues.__getitem__)}
 

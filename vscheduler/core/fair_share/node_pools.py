@@ -27,6 +27,14 @@ ANY_POD = jobs.PodClass(request={resources.PODS: 1})
 """A pod without constraints. It stands for pods that don't exist yet."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Domain:
+    """A domain that is kept from cycle to cycle; equal domains are mostly one object."""
+
+    mask: nodes.Mask
+    """The nodes (N,)."""
+
+
 class ClusterView(Protocol):
     """The cluster in this cycle, as far as node pools read a Session."""
 
@@ -49,11 +57,8 @@ class ClusterView(Protocol):
         """Return the nodes (N,) usable for pods of this queue; None: all."""
 
     @property
-    def known_domains(self) -> Mapping[tuple[str, jobs.PodClass], nodes.Mask]:
-        """Return domains (N,) of queues and pod classes, as already known for nodes as they are.
-
-        Equal domains may be one object.
-        """
+    def known_domains(self) -> Mapping[tuple[str, jobs.PodClass], Domain]:
+        """Return domains of queues and pod classes, as already known for nodes as they are."""
 
     @property
     def known_nowhere(self) -> Container[tuple[str, jobs.PodClass]]:
@@ -331,8 +336,8 @@ class DomainsByClass:
         self.merged = False
         """Whether there were more than DOMAINS_MAX."""
         self._known: dict[bytes, int] = {}
-        self._same: dict[int, int] = {}
-        """The number of a domain by the identity of a mask that stays."""
+        self._same: dict[Domain, int] = {}
+        """The numbers of known domains."""
         self._pairs: dict[tuple[bytes, jobs.PodClass], int] = {}
 
     def of(self, demands: Mapping[demands.Pair, int]) -> dict[demands.Pair, tuple[int, int]]:
@@ -347,9 +352,9 @@ class DomainsByClass:
         """Return the number of the domain, adding the domain if unknown."""
         known = self._usable.known.get((queue, pod_class))
         if known is not None:
-            number = self._same.get(id(known))
+            number = self._same.get(known)
             if number is None:
-                number = self._same[id(known)] = self._number(known)
+                number = self._same[known] = self._number(known.mask)
             return number
         pair = (self._usable.likeness(queue), pod_class)
         domain = self._pairs.get(pair)

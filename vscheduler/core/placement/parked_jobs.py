@@ -10,14 +10,20 @@ from collections.abc import Hashable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.core.fair_share import demands
-from vscheduler.core.model import decisions, nodes, resources
+from vscheduler.core.fair_share import demands, node_pools
+from vscheduler.core.model import decisions, resources
 from vscheduler.core.placement import unschedulable_classes
 from vscheduler.core.session import parked_jobs, reasons
 from vscheduler.core.session import session as working
 
 CELLS_MAX = 2**22
 """At most this many requests are compared with nodes at once, times resources."""
+
+REASON_COST = 50
+"""Approximate microseconds for finding out the reason of one group."""
+
+STATUS_COST = 8
+"""Approximate microseconds for giving one job another reason."""
 
 CELLS_PER_UNIT = 2000
 """How many comparisons take about a microsecond."""
@@ -43,7 +49,7 @@ def wake(session: working.Session) -> None:
         return
     moved = {state.job.id for state in session.job_states.moved()}
     if moved:
-        session.wake_jobs([each for each in parking.groups if not moved.isdisjoint(each.jobs)])
+        session.wake_jobs([each for each in parking.groups if not moved.isdisjoint(each.members)])
     groups = list(parking.groups)
     assert parking.before is not None, "parked jobs wait for what was free"
     free = _free(session)
@@ -56,26 +62,22 @@ def wake(session: working.Session) -> None:
 def report(session: working.Session) -> None:
     """Give parked jobs new reasons where the old ones are no longer right.
 
-    If the budget doesn't suffice, jobs are woken, and the next cycle goes on with them.
+    If the budget doesn't suffice, nothing is said of the rest, and the next cycle goes on with it.
     """
     parking = session.parking
     if not parking.is_on:
         return
     free, outlooks = _free(session), _outlooks(session)
-    unsure = _unsure(session, free, outlooks) if parking else []
-    unreported = []
-    for group in unsure:
+    for group in _unsure(session, free, outlooks) if parking else ():
         if session.work_budget.over:
-            unreported.append(group)
+            parking.leave_stale(group)
             continue
         session.work_budget.charge(group.first.namespace)
         reason = _reason(session, group)
         if reason != group.reason:
-            session.spend("roomless", unschedulable_classes.REPEAT_COST * len(group.jobs))
-            parking.explain(group, reason)
+            session.spend("parked", STATUS_COST * len(group.members))
+        parking.explain(group, reason)
     session.work_budget.charge()
-    session.wake_jobs(unreported)
-    session.reasons.skip(*(job for group in unreported for job in group.jobs))
     domains = {} if session.pools.merged else _domains(session)
     parking.seen = parked_jobs.Seen(free=free, outlooks=outlooks, domains=domains)
 
@@ -95,11 +97,11 @@ def _outlooks(session: working.Session) -> Mapping[str, Hashable]:
     }
 
 
-def _domains(session: working.Session) -> Mapping[demands.Pair, nodes.Mask]:
+def _domains(session: working.Session) -> Mapping[demands.Pair, node_pools.Domain]:
     """Return the nodes that pods could use, where these only change with nodes and queues."""
-    masks = session.pools.masks
+    domains = [node_pools.Domain(mask) for mask in session.pools.masks]
     return {
-        pair: masks[domain]
+        pair: domains[domain]
         for pair, (domain, _) in session.pools.demands.items()
         if not (pair[1].constraints.volumes or pair[1].constraints.resource_claims)
     }
@@ -138,22 +140,25 @@ def _unsure(
         name for name, outlook in outlooks.items() if outlook != before.outlooks.get(name, None)
     }
     if not rows.size and not changed:
-        return []
+        return [group for group in groups if group.is_stale]
     crossed = _crossed(session, _requests(parking, groups), before.free[rows], free[rows])
     holes = _Holes(session, before.free, free, rows)
-    overused = {name for name in changed if session.dispatch.any_says("overused", session.queues[name])}
-    found = []
-    for group, is_crossed in zip(groups, crossed.tolist(), strict=True):
-        queue = group.first.queue
-        if is_crossed or holes.may_differ(group.reason):
-            found.append(group)
-        elif queue in changed and (
-            queue in overused
+    overused = {
+        name for name in changed if session.dispatch.any_says("overused", session.queues[name])
+    }
+
+    def may_differ(group: parked_jobs.ParkedGroup) -> bool:
+        name = group.first.queue
+        if group.is_stale or holes.may_differ(group.reason):
+            return True
+        return name in changed and (
+            name in overused
             or group.reason.code not in NODES_REFUSE
             or not _is_allocatable(session, group)
-        ):
-            found.append(group)
-    return found
+        )
+
+    pairs = zip(groups, crossed.tolist(), strict=True)
+    return [group for group, is_crossed in pairs if is_crossed or may_differ(group)]
 
 
 def _is_allocatable(session: working.Session, group: parked_jobs.ParkedGroup) -> bool:
@@ -218,7 +223,7 @@ class _Holes:
 
 def _reason(session: working.Session, group: parked_jobs.ParkedGroup) -> decisions.Reason:
     """Return the reason that the jobs would get if one of them had its turn now."""
-    session.spend("roomless", unschedulable_classes.REPORT_COST)
+    session.spend("parked", REASON_COST)
     job = group.first
     state, queue = session.job_states[job.id], session.queues[job.queue]
     turn = reasons.JobTurn(state, deque((job.tasks[0],)))

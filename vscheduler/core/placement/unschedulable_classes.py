@@ -63,9 +63,10 @@ class UnschedulableClasses:
             if not self._room.may_take(task):
                 session.parking.note_without_room(each)
                 found.append((task, each))
-            elif len(each) >= JOBS_MIN and not is_spent():
-                if session.placement.choose(task) is None:
-                    found.append((task, each))
+                continue
+            is_checked = len(each) >= JOBS_MIN and not is_spent()
+            if is_checked and session.placement.choose(task) is None:
+                found.append((task, each))
         session.work_budget.charge()
         return found
 

@@ -92,7 +92,7 @@ def join_parked(
     """Wake parked jobs of one queue, and let those that starve join the queue's line."""
     groups = list(groups)
     session.wake_jobs(groups)
-    for job in sorted(job for group in groups for job in group.jobs):
+    for job in sorted(job for group in groups for job in group.members):
         state = session.job_states[job]
         if _is_starving(session, action, state):
             line.join(job_place(session, state), Preemptor(session.dispatch, state))

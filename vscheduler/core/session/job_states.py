@@ -49,7 +49,7 @@ class JobStates(dict[jobs.JobId, job_state.JobState]):
 
     def get(self, job: jobs.JobId, default: Default = None) -> job_state.JobState | Default:  # type: ignore[override,assignment]  # dict has overloads
         """Return the state of the job, or the default for an unknown job."""
-        return self[job] if job in self else default
+        return self[job] if job in self else default  # noqa: SIM401 - this is that method
 
     def __contains__(self, job: object) -> bool:
         """Whether there is such a job."""
@@ -72,7 +72,7 @@ class JobStates(dict[jobs.JobId, job_state.JobState]):
         """Return the IDs of all jobs."""
         return KeysView(self)
 
-    def values(self) -> ValuesView[job_state.JobState]:  # type: ignore[override]  # the same
+    def values(self) -> ValuesView[job_state.JobState]:  # type: ignore[override]  # as above
         """Return the states of all jobs."""
         self._make_all()
         return super().values()

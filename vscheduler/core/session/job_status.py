@@ -1,7 +1,4 @@
-"""The end of a cycle: the CycleResult with a status for each job and each queue.
-
-The result also lists the nodes excluded from shares, with the reason for each.
-"""
+"""The end of a cycle: the CycleResult with a status for each job and each queue."""
 
 import functools
 import operator
@@ -10,9 +7,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from vscheduler.core.config import cycle_rules
-from vscheduler.core.model import decisions, jobs, queues, refusals, snapshot
+from vscheduler.core.model import decisions, jobs, queues, snapshot
 from vscheduler.core.session import (
     device_binding,
+    excluded_nodes,
     held_pods,
     job_state,
     parked_jobs,
@@ -71,7 +69,7 @@ def close(session: working.Session, faults: tuple[decisions.Fault, ...]) -> deci
         groups=groups,
         queues=_queues(session, used),
         total=session.space.amounts(session.total),
-        excluded=exclusions(session),
+        excluded=excluded_nodes.exclusions(session),
         carried=snapshot.Carried(
             attempted=tried,
             work_by_namespace=session.work_budget.carried(session.waiting_jobs),
@@ -158,9 +156,10 @@ def _still(
 def _admitted(session: working.Session) -> Mapping[str, float]:
     """Return since when groups have been Inqueue, by UID. Parked groups are."""
     since = session.admissions.admitted
-    found = dict(_still(session, since, jobs.Phase.INQUEUE))
-    for group in session.parking.groups:
-        found.update({job.uid: since[job.uid] for job in group.jobs.values() if job.uid in since})
+    found = dict(since)
+    still = _still(session, since, jobs.Phase.INQUEUE)
+    for uid in since.keys() - session.parking.uids() - still.keys():
+        del found[uid]
     return found
 
 
@@ -409,41 +408,3 @@ def _queues(
         )
         for name, queue in sorted(session.queues.items())
     )
-
-
-TOO_SMALL = refusals.Refusal(refusals.RefusalCode.TOO_SMALL)
-
-
-def exclusions(session: working.Session) -> tuple[decisions.Exclusion, ...]:
-    """Return the nodes that no pod could use, by the first filter that refuses a sample pod.
-
-    The largest group comes first.
-    """
-    left = session.policy.rules.unused_nodes(session)
-    if not left.size:
-        return ()
-    by_refusal: dict[refusals.Refusal, list[str]] = {}
-    task = _some_task(session)
-    verdicts = () if task is None else session.placement.verdicts(task, session.cluster.view())
-    for verdict in (each for each in verdicts if not each.temporary):
-        for row in left[~verdict.passes[left]].tolist():
-            refused = by_refusal.setdefault(refusals.of(verdict.refusal), [])
-            refused.append(session.layout.names[row])
-        left = left[verdict.passes[left]]
-    if left.size and task is not None:
-        by_refusal[TOO_SMALL] = [session.layout.names[row] for row in left.tolist()]
-    found = [
-        decisions.Exclusion(refusal=refusal, nodes=tuple(names))
-        for refusal, names in by_refusal.items()
-    ]
-    return tuple(sorted(found, key=lambda each: (-len(each.nodes), each.refusal)))
-
-
-def _some_task(session: working.Session) -> jobs.Task | None:
-    """Return a pod that has or wants a node; as far as possible the same pod in every cycle."""
-    for job in session.snapshot.jobs:
-        if job.queue in session.queues:
-            for task in job.tasks:
-                if task.pod_class in job.classes:
-                    return task
-    return None

@@ -20,7 +20,7 @@ from functools import cached_property
 import numpy as np
 
 from vscheduler.core.config import policy as policies
-from vscheduler.core.fair_share import demands, inqueue_resources
+from vscheduler.core.fair_share import demands, inqueue_resources, node_pools
 from vscheduler.core.model import decisions, jobs, nodes, queues, resources, snapshot
 from vscheduler.core.session import job_state, job_states
 
@@ -34,27 +34,29 @@ class ParkedGroup:
     request: resources.Vector
     """The request of each pod, (R,)."""
     reason: decisions.Reason
-    jobs: Mapping[jobs.JobId, jobs.Job]
-    """In order of IDs."""
+    members: Mapping[jobs.JobId, jobs.Job]
+    """The jobs, in order of IDs."""
     statuses: Mapping[jobs.JobId, decisions.GroupStatus]
     due: Mapping[jobs.JobId, float]
     """When the admission of each job with minResources expires."""
+    is_stale: bool = False
+    """Whether the budget was too small to tell whether the reason is still right."""
 
     @property
     def first(self) -> jobs.Job:
         """The first job."""
-        return next(iter(self.jobs.values()))
+        return next(iter(self.members.values()))
 
     def only(self, staying: Collection[jobs.JobId]) -> "ParkedGroup | None":
         """Return the group with these jobs only; None if none of them is left."""
-        if all(map(staying.__contains__, self.jobs)):
+        if all(map(staying.__contains__, self.members)):
             return self
-        left = {job: each for job, each in self.jobs.items() if job in staying}
+        left = {job: each for job, each in self.members.items() if job in staying}
         if not left:
             return None
         return replace(
             self,
-            jobs=left,
+            members=left,
             statuses={job: self.statuses[job] for job in left},
             due={job: due for job, due in self.due.items() if job in left},
         )
@@ -62,7 +64,7 @@ class ParkedGroup:
     def explained(self, reason: decisions.Reason) -> "ParkedGroup":
         """Return the group with another reason, and with statuses that give this reason."""
         statuses = {job: replace(status, reason=reason) for job, status in self.statuses.items()}
-        return replace(self, reason=reason, statuses=statuses)
+        return replace(self, reason=reason, statuses=statuses, is_stale=False)
 
 
 class ParkedGroups:
@@ -71,7 +73,7 @@ class ParkedGroups:
     def __init__(self, groups: Iterable[ParkedGroup] = ()) -> None:
         self.groups = tuple(sorted(groups, key=lambda group: group.first.id))
         self.jobs: Mapping[jobs.JobId, jobs.Job] = dict(
-            itertools.chain.from_iterable(group.jobs.items() for group in self.groups)
+            itertools.chain.from_iterable(group.members.items() for group in self.groups)
         )
         dues = itertools.chain.from_iterable(group.due.values() for group in self.groups)
         self.due = min(dues, default=math.inf)
@@ -79,9 +81,21 @@ class ParkedGroups:
 
     @cached_property
     def statuses(self) -> Sequence[decisions.GroupStatus]:
-        """The statuses of all jobs, by job."""
-        every = itertools.chain.from_iterable(group.statuses.values() for group in self.groups)
-        return sorted(every, key=operator.attrgetter("job"))
+        """The statuses of all jobs, by job, without stale ones."""
+        return _statuses(self.groups)
+
+    @cached_property
+    def uids(self) -> Collection[str]:
+        """The UIDs of all jobs."""
+        return {job.uid for job in self.jobs.values()}
+
+    @cached_property
+    def by_queue(self) -> Mapping[str, Sequence[ParkedGroup]]:
+        """The groups of each queue."""
+        found: dict[str, list[ParkedGroup]] = {}
+        for group in self.groups:
+            found.setdefault(group.first.queue, []).append(group)
+        return found
 
     @cached_property
     def requests(self) -> resources.Vector:
@@ -96,11 +110,11 @@ class ParkedGroups:
         for group in self.groups:
             first = group.first
             pair = first.queue, first.tasks[0].pod_class
-            count = len(first.tasks) * len(group.jobs)
+            number = len(first.tasks) * len(group.members)
             known = pods.get(pair) or demands.PendingPods(first.id, *pair, 0)
-            pods[pair] = known._replace(count=known.count + count)
+            pods[pair] = known._replace(number=known.number + number)
             for job in group.due:
-                more = inqueue_resources.outstanding(job_state.JobState(group.jobs[job]))
+                more = inqueue_resources.outstanding(job_state.JobState(group.members[job]))
                 promised[first.queue] = resources.add(promised.get(first.queue, {}), more)
         return demands.CountedPods(pods=tuple(pods.values()), promised=promised)
 
@@ -120,8 +134,8 @@ class Seen:
     """What each node had free after pending releases, (N, R)."""
     outlooks: Mapping[str, Hashable]
     """By queue, the answers of plugins to `queue_outlook`."""
-    domains: Mapping[demands.Pair, nodes.Mask]
-    """The nodes (N,) that pods could use if these were empty; only pods without volumes and
+    domains: Mapping[demands.Pair, node_pools.Domain]
+    """The nodes that pods could use if these were empty; only pods without volumes and
     claims."""
 
 
@@ -216,8 +230,16 @@ class Parking:
         return woken
 
     def explain(self, group: ParkedGroup, reason: decisions.Reason) -> None:
-        """Record another reason for a group."""
-        self._explained[group] = group.explained(reason)
+        """Record the reason that a group has now, if that is another one than before."""
+        if reason != group.reason:
+            self._explained[group] = group.explained(reason)
+        elif group.is_stale:
+            self._explained[group] = replace(group, is_stale=False)
+
+    def leave_stale(self, group: ParkedGroup) -> None:
+        """Say nothing of a group in this cycle; the next cycle finds out its reason."""
+        if not group.is_stale:
+            self._explained[group] = replace(group, is_stale=True)
 
     def exclude(self, job: jobs.JobId) -> None:
         """Don't park this job after the cycle, since its admission isn't settled."""
@@ -241,9 +263,23 @@ class Parking:
         """Return the statuses of all jobs that are still parked, by job."""
         if len(self._rows) == len(self.found.groups) and not self._explained:
             return self.found.statuses
-        groups = (self._explained.get(group, group) for group in self._rows)
-        every = itertools.chain.from_iterable(group.statuses.values() for group in groups)
-        return sorted(every, key=operator.attrgetter("job"))
+        return _statuses(self._explained.get(group, group) for group in self._rows)
+
+    def uids(self) -> Collection[str]:
+        """Return the UIDs of all jobs that are still parked."""
+        if len(self._rows) == len(self.found.groups):
+            return self.found.uids
+        return {job.uid for group in self._rows for job in group.members.values()}
+
+    def of_queues(self, names: Collection[str]) -> Mapping[str, Sequence[ParkedGroup]]:
+        """Return the groups that are still parked of each of these queues that has any."""
+        every = {name: self.found.by_queue[name] for name in self.found.by_queue if name in names}
+        if len(self._rows) == len(self.found.groups):
+            return every
+        left = {
+            name: [each for each in groups if each in self._rows] for name, groups in every.items()
+        }
+        return {name: groups for name, groups in left.items() if groups}
 
     def concluded(
         self,
@@ -258,7 +294,7 @@ class Parking:
             left = group.only(
                 {
                     job
-                    for job in group.jobs
+                    for job in group.members
                     if by_job.get(job) is group.reason and _is_unchanged(states.known(job))
                 }
             )
@@ -305,10 +341,16 @@ class Parking:
             likeness=likeness,
             request=space.vector(job.tasks[0].pod_class.request),
             reason=reason,
-            jobs={job.id: job},
+            members={job.id: job},
             statuses={job.id: status},
             due={} if job.min_resources is None else {job.id: self._due[job.id]},
         )
+
+
+def _statuses(groups: Iterable[ParkedGroup]) -> Sequence[decisions.GroupStatus]:
+    """Return the statuses of all jobs of these groups, by job, without stale ones."""
+    told = (group.statuses.values() for group in groups if not group.is_stale)
+    return sorted(itertools.chain.from_iterable(told), key=operator.attrgetter("job"))
 
 
 def _is_unchanged(state: job_state.JobState | None) -> bool:
@@ -333,10 +375,10 @@ def _joined(groups: Sequence[ParkedGroup]) -> ParkedGroup:
     """Return one group of all jobs of these groups, which are alike and wait for equal reasons."""
     if len(groups) == 1:
         return groups[0]
-    every = {job: each for group in groups for job, each in group.jobs.items()}
+    every = {job: each for group in groups for job, each in group.members.items()}
     return replace(
         groups[0],
-        jobs={job: every[job] for job in sorted(every)},
+        members={job: every[job] for job in sorted(every)},
         statuses={job: each for group in groups for job, each in group.statuses.items()},
         due={job: due for group in groups for job, due in group.due.items()},
     )

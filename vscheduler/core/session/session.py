@@ -182,9 +182,7 @@ class Session:
     def bars(self) -> bool:
         """Whether `reasons.barred` could refuse any job."""
         limited = [each for each in self.queues.values() if each.namespaces is not None]
-        return bool(
-            limited or [each for each in self.awake.values() if each.hard_topology]
-        )
+        return bool(limited or [each for each in self.awake.values() if each.hard_topology])
 
     @cached_property
     def known_unschedulable(self) -> carried.KnownUnschedulable:
@@ -192,8 +190,8 @@ class Session:
         return carried.still_known(self.snapshot, self.policy, self.job_states)
 
     @property
-    def known_domains(self) -> Mapping[tuple[str, jobs.PodClass], nodes.Mask]:
-        """The nodes (N,) that pods of a queue could use, as known from the last cycle."""
+    def known_domains(self) -> Mapping[tuple[str, jobs.PodClass], node_pools.Domain]:
+        """The nodes that pods of a queue could use, as known from the last cycle."""
         before = self.parking.before
         return {} if before is None else before.domains
 
@@ -217,9 +215,10 @@ class Session:
         """
         changes = len(self.cluster.touched)
         if self._waiting[0] != changes:
-            self._waiting = changes, [
-                self.job_states[job.id] for job in self.awake.values() if self._may_request(job)
-            ]
+            self._waiting = (
+                changes,
+                [self.job_states[job.id] for job in self.awake.values() if self._may_request(job)],
+            )
         return self._waiting[1]
 
     def _may_request(self, job: jobs.Job) -> bool:
@@ -231,7 +230,7 @@ class Session:
 
     def unfinished_jobs(self) -> Sequence[job_state.JobState]:
         """Return all jobs that could still request something, parked ones too."""
-        parked = [self.job_states[job] for group in self.parking.groups for job in group.jobs]
+        parked = [self.job_states[job] for group in self.parking.groups for job in group.members]
         if not parked:
             return self.waiting_jobs()
         return sorted((*self.waiting_jobs(), *parked), key=lambda state: state.job.id)
@@ -244,13 +243,16 @@ class Session:
         woken = self.parking.wake(groups)
         if not woken:
             return
-        found = {job: each for group in woken for job, each in group.jobs.items()}
+        found = {job: each for group in woken for job, each in group.members.items()}
         found.update(self.awake)
         self.awake = {job: found[job] for job in sorted(found)}
         self._waiting = (-1, ())
         if self.parking.seen is not None:
             for group in woken:
-                for job in group.jobs:
+                if group.is_stale:
+                    self.reasons.skip(*group.members)
+                    continue
+                for job in group.members:
                     self.reasons.note(job, group.reason)
 
     @cached_property
