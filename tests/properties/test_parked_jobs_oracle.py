@@ -12,7 +12,7 @@ from tests.properties.worlds import configurations
 from vscheduler.core import cycle
 from vscheduler.core.config import policy
 from vscheduler.core.model import decisions, snapshot
-from vscheduler.core.session import parked_jobs, session
+from vscheduler.core.session import parked_groups, session
 
 SEEDS = 3
 CYCLES = 16
@@ -51,7 +51,7 @@ class Compared:
     def _waker(self) -> Callable[..., None]:
         """Return what wakes jobs, and counts them."""
 
-        def wake(of: session.Session, groups: Iterable[parked_jobs.ParkedGroup]) -> None:
+        def wake(of: session.Session, groups: Iterable[parked_groups.ParkedGroup]) -> None:
             groups = list(groups)
             self.woken += sum(len(group.members) for group in groups)
             WAKE(of, groups)

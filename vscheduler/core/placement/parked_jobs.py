@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from vscheduler.core.fair_share import demands, node_pools
 from vscheduler.core.model import decisions, resources
 from vscheduler.core.placement import unschedulable_classes
-from vscheduler.core.session import parked_jobs, reasons
+from vscheduler.core.session import parked_groups, reasons
 from vscheduler.core.session import session as working
 
 CELLS_MAX = 2**22
@@ -28,7 +28,7 @@ STATUS_COST = 8
 CELLS_PER_UNIT = 2000
 """How many comparisons take about a microsecond."""
 
-Groups = Sequence[parked_jobs.ParkedGroup]
+Groups = Sequence[parked_groups.ParkedGroup]
 Flags = NDArray[np.bool_]
 
 NODES_REFUSE = (decisions.ReasonCode.NO_ROOM, decisions.ReasonCode.NEVER_FITS)
@@ -55,7 +55,7 @@ def wake(session: working.Session) -> None:
     free = _free(session)
     more = np.flatnonzero((free > parking.before.free).any(axis=1))
     if groups and more.size:
-        fits = _fits(session, _requests(parking, groups), free[more])
+        fits = _fits(session, _requests(session, groups), free[more])
         session.wake_jobs([group for group, may in zip(groups, fits.tolist(), strict=True) if may])
 
 
@@ -79,7 +79,7 @@ def report(session: working.Session) -> None:
         parking.explain(group, reason)
     session.work_budget.charge()
     domains = {} if session.pools.merged else _domains(session)
-    parking.seen = parked_jobs.Seen(free=free, outlooks=outlooks, domains=domains)
+    parking.seen = parked_groups.Seen(free=free, outlooks=outlooks, domains=domains)
 
 
 def _free(session: working.Session) -> resources.Vector:
@@ -107,8 +107,9 @@ def _domains(session: working.Session) -> Mapping[demands.Pair, node_pools.Domai
     }
 
 
-def _requests(parking: parked_jobs.Parking, groups: Groups) -> resources.Vector:
+def _requests(session: working.Session, groups: Groups) -> resources.Vector:
     """Return the requests of pods of these groups, (G, R)."""
+    parking = session.parking
     rows = [parking.groups[group] for group in groups]
     requests: resources.Vector = parking.found.requests[rows]
     return requests
@@ -141,13 +142,13 @@ def _unsure(
     }
     if not rows.size and not changed:
         return [group for group in groups if group.is_stale]
-    crossed = _crossed(session, _requests(parking, groups), before.free[rows], free[rows])
+    crossed = _crossed(session, _requests(session, groups), before.free[rows], free[rows])
     holes = _Holes(session, before.free, free, rows)
     overused = {
         name for name in changed if session.dispatch.any_says("overused", session.queues[name])
     }
 
-    def may_differ(group: parked_jobs.ParkedGroup) -> bool:
+    def may_differ(group: parked_groups.ParkedGroup) -> bool:
         name = group.first.queue
         if group.is_stale or holes.may_differ(group.reason):
             return True
@@ -161,7 +162,7 @@ def _unsure(
     return [group for group, is_crossed in pairs if is_crossed or may_differ(group)]
 
 
-def _is_allocatable(session: working.Session, group: parked_jobs.ParkedGroup) -> bool:
+def _is_allocatable(session: working.Session, group: parked_groups.ParkedGroup) -> bool:
     task = group.first.tasks[0]
     return session.dispatch.all_agree("allocatable", session.queues[group.first.queue], task)
 
@@ -221,7 +222,7 @@ class _Holes:
         return bool(((rivals > amount) | ((rivals == amount) & (others < row))).any())
 
 
-def _reason(session: working.Session, group: parked_jobs.ParkedGroup) -> decisions.Reason:
+def _reason(session: working.Session, group: parked_groups.ParkedGroup) -> decisions.Reason:
     """Return the reason that the jobs would get if one of them had its turn now."""
     session.spend("parked", REASON_COST)
     job = group.first

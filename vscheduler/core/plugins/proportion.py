@@ -80,7 +80,7 @@ class Proportion(contracts.Plugin):
         slack = self._slack
         for name, row, most in zip(limits.names, deserved.tolist(), kept.tolist(), strict=True):
             attributes = self._attributes.get(name) or self._idle[name]
-            self._bound(attributes, row, slack)
+            attributes.bound(row, slack)
             attributes.kept = most
             attributes.reclaim_above = [
                 value + room for value, room in zip(most, slack, strict=True)
@@ -135,10 +135,7 @@ class Proportion(contracts.Plugin):
     def queue_outlook(self, queue: queues.Queue) -> Hashable:
         """Return what the queue has and may have."""
         attributes = self._attributes.get(queue.name)
-        if attributes is None:
-            return None
-        limits = (attributes.limit, attributes.overused_at, attributes.deserved, attributes.ceiling)
-        return tuple(attributes.allocated), *map(tuple, limits)
+        return None if attributes is None else attributes.figures
 
     def queue_limits(self, queue: queues.Queue, task: jobs.Task) -> Sequence[decisions.QueueLimit]:
         """Return what is left of the share, or of the capability."""
@@ -385,17 +382,6 @@ class Proportion(contracts.Plugin):
             if within and self._session.queues[job.queue].open:
                 missing = inqueue_resources.missing_pods(state)
                 shares.add(job.queue, self._session.space.vector(missing))
-
-    @staticmethod
-    def _bound(
-        attributes: share_arithmetic.QueueAttributes, deserved: list[float], slack: Sequence[float]
-    ) -> None:
-        attributes.deserved = deserved
-        attributes.overused_at = [value - room for value, room in zip(deserved, slack, strict=True)]
-        attributes.reclaim_above = [
-            value + room for value, room in zip(deserved, slack, strict=True)
-        ]
-        attributes.limit = list(attributes.reclaim_above)
 
     def _nobody(self) -> share_arithmetic.QueueAttributes:
         """Return the attributes of a queue without jobs."""

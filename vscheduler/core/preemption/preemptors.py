@@ -11,7 +11,7 @@ from vscheduler.core.session import (
     job_likeness,
     job_state,
     ordering,
-    parked_jobs,
+    parked_groups,
     reasons,
 )
 from vscheduler.core.session import session as working
@@ -87,7 +87,7 @@ def join_parked(
     session: working.Session,
     action: str,
     line: ordering.Line[Preemptor],
-    groups: Iterable[parked_jobs.ParkedGroup],
+    groups: Iterable[parked_groups.ParkedGroup],
 ) -> None:
     """Wake parked jobs of one queue, and let those that starve join the queue's line."""
     groups = list(groups)

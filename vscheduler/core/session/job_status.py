@@ -13,7 +13,6 @@ from vscheduler.core.session import (
     excluded_nodes,
     held_pods,
     job_state,
-    parked_jobs,
     reasons,
     volume_binding,
     waiting_status,
@@ -81,7 +80,7 @@ def close(session: working.Session, faults: tuple[decisions.Fault, ...]) -> deci
             shuffled_at=history.shuffled_at,
             partial_since=history.partial_since,
             unschedulable=None if faults or not known.entries else known,
-            parked=None if faults else _parked(session, groups),
+            parked=None if faults else session.parking.carried(session, groups),
             seen=snapshot.LastNodes(space=session.space, nodes=session.snapshot.nodes),
             node_losses=session.node_losses.carried(),
             past_usage=used,
@@ -161,27 +160,6 @@ def _admitted(session: working.Session) -> Mapping[str, float]:
     for uid in since.keys() - session.parking.uids() - still.keys():
         del found[uid]
     return found
-
-
-def _parked(
-    session: working.Session, groups: Sequence[decisions.GroupStatus]
-) -> parked_jobs.ParkedJobs | None:
-    """Return the jobs that the next cycles may leave out; None without any."""
-    parking, taken = session.parking, session.snapshot
-    if parking.seen is None or session.pools.merged:
-        return None
-    found = parking.concluded(session.job_states, session.reasons.by_job, groups, session.space)
-    if not found.groups:
-        return None
-    return parked_jobs.ParkedJobs(
-        policy=session.policy,
-        space=session.space,
-        layout=taken.nodes.layout,
-        allocatable=taken.nodes.allocatable,
-        queues=taken.queues,
-        seen=parking.seen,
-        found=found,
-    )
 
 
 def phase(

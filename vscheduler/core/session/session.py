@@ -23,6 +23,7 @@ from vscheduler.core.session import (
     interfaces,
     job_state,
     job_states,
+    parked_groups,
     parked_jobs,
     prerequisites,
     statement,
@@ -235,7 +236,7 @@ class Session:
             return self.waiting_jobs()
         return sorted((*self.waiting_jobs(), *parked), key=lambda state: state.job.id)
 
-    def wake_jobs(self, groups: Iterable[parked_jobs.ParkedGroup]) -> None:
+    def wake_jobs(self, groups: Iterable[parked_groups.ParkedGroup]) -> None:
         """Let the rest of the cycle go through these parked jobs like through any others.
 
         What their cycle has done without them so far, it would have done with them as well.

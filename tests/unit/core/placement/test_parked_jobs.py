@@ -1,0 +1,283 @@
+"""Jobs without room stay out of cycles until something changes that could help them."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import pytest
+
+from tests import pictures, running
+from vscheduler.core import actions, compat, cycle, plugins
+from vscheduler.core.api import contracts
+from vscheduler.core.config import policy
+from vscheduler.core.model import decisions, jobs, snapshot
+from vscheduler.core.session import parked_groups, parked_jobs, session
+from vscheduler.mirror import state
+from vscheduler.mirror.decode import events
+
+TREE: Mapping[str, Any] = {
+    "actions": "enqueue, allocate, backfill",
+    "tiers": running.tiers(
+        "priority gang | overcommit drf predicates proportion nodeorder binpack"
+    ),
+}
+
+PICTURE = """
+    node n1 cpu=8   node n2 cpu=8   node n3 cpu=8
+    queue q   queue r
+    job r/there min=1 cpu=2 phase=Running n1*2 n2*2 n3*2
+    job q/a1 min=1 cpu=6 phase=Inqueue -   job q/a2 min=1 cpu=6 phase=Inqueue -
+    job q/b1 min=2 cpu=5 phase=Inqueue - -
+"""
+WAITING = {"default/a1", "default/a2", "default/b1"}
+
+
+class Around:
+    """A Mirror, and what its cycles carry."""
+
+    def __init__(self, picture: str = PICTURE, tree: Mapping[str, Any] = TREE) -> None:
+        self.mirror = state.Mirror(state.Options(scheduler_names=(pictures.SCHEDULER,)))
+        self.policy = running.policy_of(dict(tree))
+        self.documents = {
+            (each["kind"], each["metadata"]["name"]): each for each in pictures.documents(picture)
+        }
+        for document in self.documents.values():
+            self.show(document)
+        self.now = pictures.NOW.timestamp()
+        self.carried = snapshot.FRESH
+
+    def show(self, document: running.Document) -> None:
+        """Show an object as it is now."""
+        kind = events.kind_of(document)
+        assert kind is not None
+        self.mirror.apply(events.convert(kind, document))
+
+    def change(self, kind: str, name: str, **parts: Any) -> None:
+        """Replace parts of an object."""
+        self.documents[kind, name] |= parts
+        self.show(self.documents[kind, name])
+
+    def end(self, *pods: str) -> None:
+        """Let pods end."""
+        for pod in pods:
+            self.change("Pod", pod, status={"phase": "Succeeded"})
+
+    def cycle(self, budget: int | None = None) -> decisions.CycleResult:
+        """Run a cycle, whose result is the one of all jobs if it has no budget."""
+        taken = self.mirror.snapshot(self.now, self.carried)
+        result = cycle.run_cycle(taken, self.policy, budget)
+        if budget is None:
+            anew = dataclasses.replace(taken.carried, parked=None)
+            every = cycle.run_cycle(dataclasses.replace(taken, carried=anew), self.policy)
+            assert running.digest(free(result)) == running.digest(free(every))
+        self.carried = result.carried
+        return result
+
+    @property
+    def parked(self) -> set[jobs.JobId]:
+        """The jobs that the next cycle would leave out, as things stand."""
+        return set(self.opened().parking.found.jobs)
+
+    def opened(self) -> session.Session:
+        """The session of the next cycle."""
+        return cycle.open_session(self.mirror.snapshot(self.now, self.carried), self.policy)
+
+
+def free(result: decisions.CycleResult) -> decisions.CycleResult:
+    """A result, whatever it cost."""
+    return dataclasses.replace(result, work={}, costs={}, spent=0)
+
+
+def waiting(picture: str = PICTURE, tree: Mapping[str, Any] = TREE) -> Around:
+    """A cluster after its first cycle."""
+    around = Around(picture, tree)
+    around.cycle()
+    return around
+
+
+def test_jobs_without_room_are_left_out() -> None:
+    """Their reasons and statuses are those of the last cycle, and nobody makes their states."""
+    around = waiting()
+    assert around.parked == WAITING
+    first = {each.job: each for each in around.cycle().groups}
+    second = {each.job: each for each in around.cycle().groups}
+    assert all(second[job] is first[job] for job in WAITING)
+    opened = around.opened()
+    assert [each.job.id for each in opened.waiting_jobs()] == []
+    assert [each.job.id for each in opened.unfinished_jobs()] == sorted(WAITING)
+
+
+def test_jobs_that_fit_by_now_are_woken() -> None:
+    """One pod ends, so that one pod of 6 cpu has room; a job that had its turn in vain is parked
+    after the next cycle.
+    """
+    around = waiting()
+    around.end("there-0")
+    result = around.cycle()
+    assert [bind.task.name for bind in result.binds] == ["a1-0"]
+    assert around.parked == WAITING - {"default/a1", "default/a2"}
+    assert around.mirror.assume(result.binds[0].task.uid, "n1", around.now)
+    assert not around.cycle().binds
+    assert around.parked == WAITING - {"default/a1"}
+
+
+def test_more_room_elsewhere_is_no_help_but_changes_reasons() -> None:
+    """The largest hole is on another node, where the pods still don't fit."""
+    around = waiting(PICTURE.replace("cpu=6", "cpu=7"))
+    around.end("there-2")
+    result = around.cycle()
+    assert not result.binds or {bind.task.name for bind in result.binds} == {"b1-0", "b1-1"}
+    reasons = {each.job: each.reason for each in result.groups}
+    assert {hole.node for hole in reasons[jobs.JobId("default/a1")].holes} == {"n2"}  # type: ignore[union-attr]
+    assert {"default/a1", "default/a2"} <= around.parked
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "parts"),
+    [
+        ("Node", "n3", {"spec": {"unschedulable": True}}),
+        ("Queue", "q", {"spec": {"weight": 3}}),
+    ],
+)
+def test_other_nodes_and_queues_wake_all(kind: str, name: str, parts: dict[str, Any]) -> None:
+    """What jobs may use has changed, and all of them are looked at again."""
+    around = waiting()
+    around.change(kind, name, **parts)
+    assert around.parked == set()
+    around.cycle()
+    assert around.parked == WAITING
+
+
+def test_a_job_that_changes_is_woken() -> None:
+    """The others stay where they are."""
+    around = waiting()
+    around.change("PodGroup", "a1", spec={"queue": "q", "minMember": 2})
+    assert around.parked == WAITING - {"default/a1"}
+    around.cycle()
+
+
+def test_what_was_promised_ends_in_time() -> None:
+    """A job whose admission expires is awake, and the cycle is due at that time."""
+    around = waiting(PICTURE.replace("job q/b1 min=2", "job q/b1 min=2 minresources=cpu:10"))
+    assert around.parked == WAITING
+    around.now += 10.0
+    result = around.cycle()
+    assert result.wake_at == around.now + 590.0
+    around.now += 590.0
+    assert around.parked == WAITING - {"default/b1"}
+    around.cycle()
+    assert around.parked == WAITING - {"default/b1"}
+
+
+HELD = """
+    node n1 cpu=8   queue q
+    job q/there min=1 cpu=6 phase=Running n1
+"""
+
+
+@pytest.mark.parametrize("settings", ["port=80", "apart=app=db@host label=app=db", "subgroups=1x1"])
+def test_pods_that_wait_for_more_than_resources_stay_awake(settings: str) -> None:
+    """Host ports and other pods decide as well, or which pods of a group are placed."""
+    around = waiting(f"{HELD} job q/a min=1 cpu=4 phase=Inqueue {settings} -")
+    assert around.parked == set()
+
+
+class Moody(contracts.Plugin):
+    """A plugin that may refuse pods for reasons of its own."""
+
+    name = "moody"
+    refuses: ClassVar[bool] = False
+
+    def allocatable(self, queue: object, task: jobs.Task) -> bool:
+        """Answer as it likes."""
+        del queue, task
+        return not self.refuses
+
+
+class Steady(Moody):
+    """The same, but it says when its answers change."""
+
+    name = "steady"
+    waiting_lasts = True
+
+    def queue_outlook(self, queue: object) -> bool:
+        """Return what the answers depend on."""
+        del queue
+        return self.refuses
+
+
+def with_plugin(plugin: type[contracts.Plugin]) -> policy.Policy:
+    """The configuration with one more plugin."""
+    tree = {**TREE, "tiers": [*TREE["tiers"], {"plugins": [{"name": plugin.name}]}]}
+    parsed = policy.parse(tree, (*plugins.PLUGINS, plugin), actions.ACTIONS, compat.VOLCANO)
+    assert parsed.policy is not None, parsed.problems
+    return parsed.policy
+
+
+@pytest.mark.parametrize(("plugin", "parked"), [(Moody, set()), (Steady, WAITING)])
+def test_plugins_declare_what_answers_depend_on(
+    plugin: type[Moody], parked: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A plugin that doesn't has all jobs awake; what it says is heard at once either way."""
+    around = Around()
+    around.policy = with_plugin(plugin)
+    around.cycle()
+    assert around.parked == parked
+    monkeypatch.setattr(plugin, "refuses", True)
+    codes = {each.reason.code for each in around.cycle().groups if each.reason is not None}
+    assert codes == {decisions.ReasonCode.QUEUE_OVER_SHARE}
+
+
+def test_reasons_are_told_within_the_budget() -> None:
+    """What the budget doesn't suffice for is told by the next cycles, and wakes nobody."""
+    around = waiting(PICTURE.replace("cpu=6", "cpu=7"))
+    around.end("there-2")
+    around.show(pictures.documents("queue q job q/late min=1 cpu=2 phase=Inqueue -")[1])
+    told: dict[jobs.JobId, decisions.GroupStatus] = {}
+    for _ in range(6):
+        result = around.cycle(60)
+        told |= {each.job: each for each in result.groups}
+        if result.finished:
+            break
+    assert result.finished
+    final = {each.job: each for each in around.cycle().groups}
+    assert {job: told[job] for job in final} == final
+
+
+def test_a_rest_that_was_left_out_is_told_later() -> None:
+    """A stale group has no status, and keeps its jobs parked."""
+    around = waiting()
+    groups = around.opened().parking.found.groups
+    stale = dataclasses.replace(groups[0], is_stale=True)
+    found = parked_jobs.Parking(parked_groups.ParkedGroups([stale, *groups[1:]]))
+    assert {each.job for each in found.statuses()} == WAITING - stale.members.keys()
+    found.explain(stale, stale.reason)
+    assert {each.job for each in found.statuses()} == WAITING
+
+
+def test_nothing_is_kept_after_a_plugin_failed() -> None:
+    """The cycle started again, with answers that may not be those of the plugin."""
+    taken = Around().mirror.snapshot(pictures.NOW.timestamp(), snapshot.FRESH)
+
+    class Failing(Steady):
+        name = "failing"
+
+        def allocatable(self, queue: object, task: jobs.Task) -> bool:
+            raise ValueError((queue, task))
+
+    result = cycle.run_cycle(taken, with_plugin(Failing))
+    assert result.faults
+    assert result.carried.parked is None
+
+
+def test_groups_are_in_order_of_their_first_jobs() -> None:
+    """Whoever leaves a group; and a group without jobs is none."""
+    around = waiting()
+    found = around.opened().parking.found
+    assert [list(group.members) for group in found.groups] == [
+        ["default/a1", "default/a2"],
+        ["default/b1"],
+    ]
+    left = found.only({jobs.JobId("default/a2"), jobs.JobId("default/b1")})
+    assert [list(group.members) for group in left.groups] == [["default/a2"], ["default/b1"]]
+    assert found.only(set()).groups == parked_groups.NO_GROUPS.groups
