@@ -47,7 +47,7 @@ class JobStates(dict[jobs.JobId, job_state.JobState]):
         """Return the jobs with a task that has moved."""
         return [state for state in super().values() if not state.untouched]
 
-    def get(self, job: jobs.JobId, default: Default = None) -> job_state.JobState | Default:  # type: ignore[override,assignment]  # dict has overloads
+    def get(self, job: jobs.JobId, default: Default = None) -> job_state.JobState | Default:  # type: ignore[assignment]  # None is a Default
         """Return the state of the job, or the default for an unknown job."""
         return self[job] if job in self else default  # noqa: SIM401 - this is that method
 

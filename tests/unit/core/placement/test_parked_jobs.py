@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 import pytest
 
@@ -10,6 +10,7 @@ from tests import pictures, running
 from vscheduler.core import actions, compat, cycle, plugins
 from vscheduler.core.api import contracts
 from vscheduler.core.config import policy
+from vscheduler.core.fair_share import node_pools
 from vscheduler.core.model import decisions, jobs, snapshot
 from vscheduler.core.session import parked_groups, parked_jobs, session
 from vscheduler.mirror import state
@@ -101,7 +102,7 @@ def test_jobs_without_room_are_left_out() -> None:
     assert around.parked == WAITING
     first = {each.job: each for each in around.cycle().groups}
     second = {each.job: each for each in around.cycle().groups}
-    assert all(second[job] is first[job] for job in WAITING)
+    assert all(second[jobs.JobId(job)] is first[jobs.JobId(job)] for job in WAITING)
     opened = around.opened()
     assert [each.job.id for each in opened.waiting_jobs()] == []
     assert [each.job.id for each in opened.unfinished_jobs()] == sorted(WAITING)
@@ -127,8 +128,9 @@ def test_more_room_elsewhere_is_no_help_but_changes_reasons() -> None:
     around.end("there-2")
     result = around.cycle()
     assert not result.binds or {bind.task.name for bind in result.binds} == {"b1-0", "b1-1"}
-    reasons = {each.job: each.reason for each in result.groups}
-    assert {hole.node for hole in reasons[jobs.JobId("default/a1")].holes} == {"n2"}  # type: ignore[union-attr]
+    (reason,) = [each.reason for each in result.groups if each.job == "default/a1"]
+    assert reason is not None
+    assert {hole.node for hole in reason.holes} == {"n2"}
     assert {"default/a1", "default/a2"} <= around.parked
 
 
@@ -146,6 +148,23 @@ def test_other_nodes_and_queues_wake_all(kind: str, name: str, parts: dict[str, 
     assert around.parked == set()
     around.cycle()
     assert around.parked == WAITING
+
+
+def test_another_configuration_wakes_all() -> None:
+    """Whatever the difference is."""
+    around = waiting()
+    around.policy = running.policy_of({**TREE, "actions": "enqueue, allocate"})
+    assert around.parked == set()
+
+
+def test_too_many_kinds_of_nodes_wake_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not all domains are told apart then, and how they are merged depends on all pods."""
+    around = waiting()
+    monkeypatch.setattr(node_pools, "DOMAINS_MAX", 1)
+    around.show(pictures.documents("queue q job q/late cpu=5 select=zone=a -")[1])
+    around.show(pictures.documents("queue q job q/late cpu=5 select=zone=a -")[2])
+    around.cycle()
+    assert around.parked == set()
 
 
 def test_a_job_that_changes_is_woken() -> None:
@@ -255,18 +274,17 @@ def test_a_rest_that_was_left_out_is_told_later() -> None:
     assert {each.job for each in found.statuses()} == WAITING
 
 
-def test_nothing_is_kept_after_a_plugin_failed() -> None:
+@pytest.mark.parametrize("hook", ["allocatable", "queue_outlook"])
+def test_nothing_is_kept_after_a_plugin_failed(hook: str) -> None:
     """The cycle started again, with answers that may not be those of the plugin."""
+
+    def fail(*_: object) -> NoReturn:
+        raise ValueError
+
     taken = Around().mirror.snapshot(pictures.NOW.timestamp(), snapshot.FRESH)
-
-    class Failing(Steady):
-        name = "failing"
-
-        def allocatable(self, queue: object, task: jobs.Task) -> bool:
-            raise ValueError((queue, task))
-
-    result = cycle.run_cycle(taken, with_plugin(Failing))
-    assert result.faults
+    failing = type("Failing", (Steady,), {"name": "failing", hook: fail})
+    result = cycle.run_cycle(taken, with_plugin(failing))
+    assert [fault.hook for fault in result.faults] == [hook]
     assert result.carried.parked is None
 
 
