@@ -3,7 +3,8 @@
 Most jobs of a large cluster run, or wait in vain, and nobody asks for their states.
 """
 
-from collections.abc import ItemsView, Iterator, KeysView, Mapping, ValuesView
+import functools
+from collections.abc import Callable, ItemsView, Iterator, KeysView, Mapping, ValuesView
 from typing import TypeVar
 
 from vscheduler.core.config import cycle_rules
@@ -29,6 +30,9 @@ class JobStates(dict[jobs.JobId, job_state.JobState]):
         """Both mappings are in order of IDs. Parked jobs are Inqueue, whatever is stored."""
         super().__init__()
         self._awake, self._parked, self._rules = awake, parked, rules
+        self.known: Callable[[jobs.JobId], job_state.JobState | None]
+        """Return the state of a job if it is made by now."""
+        self.known = functools.partial(dict.get, self)
 
     def __missing__(self, job: jobs.JobId) -> job_state.JobState:
         """Make the state of a job."""
@@ -39,9 +43,9 @@ class JobStates(dict[jobs.JobId, job_state.JobState]):
         self[job] = state
         return state
 
-    def known(self, job: jobs.JobId) -> job_state.JobState | None:
-        """Return the state of the job if it is made by now."""
-        return super().get(job)
+    def unsettled(self) -> set[jobs.JobId]:
+        """Return the jobs whose states are made, and that could still request something."""
+        return {job for job, state in super().items() if not state.fully_scheduled}
 
     def moved(self) -> list[job_state.JobState]:
         """Return the jobs with a task that has moved."""

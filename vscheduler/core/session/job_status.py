@@ -209,14 +209,14 @@ def _groups(
     rules = session.policy.rules
     not_attempted = session.reasons.not_attempted
     refused = session.snapshot.carried.refused_binds
+    made = session.job_states.known
     for job, each in session.awake.items():
-        state = session.job_states.known(job)
-        if state is None and job not in refused:  # nobody has looked at it
-            statuses.append(
-                each.memo("status", functools.partial(_settled, session, job, volumes, devices))
-            )
-            continue
-        state = state or session.job_states[job]
+        if made(job) is None and job not in refused:  # nobody has looked at it
+            kept = each.recall("status")
+            if kept is not None:
+                statuses.append(kept)
+                continue
+        state = session.job_states[job]
         if not state.untouched or job in refused:
             statuses.append(_group(session, state, volumes, devices))
         elif job not in not_attempted:
@@ -230,21 +230,11 @@ def _groups(
             elif job in volumes.waits or job in devices.waits:
                 statuses.append(ask())
             else:
-                kept = state.job.memo("waiting status", waiting_status.WaitingStatus)
-                statuses.append(kept.status(state.phase, by_job.get(job), rules, ask))
+                last = state.job.memo("waiting status", waiting_status.WaitingStatus)
+                statuses.append(last.status(state.phase, by_job.get(job), rules, ask))
     statuses.sort(key=operator.attrgetter("job"))
     statuses += session.parking.statuses()
     return tuple(sorted(statuses, key=operator.attrgetter("job")))
-
-
-def _settled(
-    session: working.Session,
-    job: jobs.JobId,
-    volumes: volume_binding.Conclusion,
-    devices: device_binding.Conclusion,
-) -> decisions.GroupStatus:
-    """Return the status of a job whose state isn't made yet."""
-    return _group(session, session.job_states[job], volumes, devices)
 
 
 def _group(

@@ -14,7 +14,7 @@ import numpy as np
 
 from vscheduler.core.config import policy as policies
 from vscheduler.core.fair_share import demands, inqueue_resources, node_pools
-from vscheduler.core.model import decisions, jobs, nodes, queues, resources, snapshot
+from vscheduler.core.model import decisions, jobs, queues, resources, snapshot
 from vscheduler.core.session import job_state
 
 
@@ -157,7 +157,6 @@ class ParkedJobs:
 
     policy: policies.Policy
     space: resources.ResourceSpace
-    layout: nodes.NodeLayout
     allocatable: resources.Vector
     """The array of the snapshot; replaced whenever a node changes in anything except its pods."""
     queues: Mapping[str, queues.Queue]
@@ -169,7 +168,6 @@ class ParkedJobs:
         return (
             self.policy is policy
             and self.space is taken.space
-            and self.layout is taken.nodes.layout
             and self.allocatable is taken.nodes.allocatable
             and self.queues == taken.queues
         )

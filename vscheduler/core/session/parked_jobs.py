@@ -173,7 +173,6 @@ class Parking:
         return parked_groups.ParkedJobs(
             policy=session.policy,
             space=taken.space,
-            layout=taken.nodes.layout,
             allocatable=taken.nodes.allocatable,
             queues=taken.queues,
             seen=self.seen,

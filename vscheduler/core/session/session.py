@@ -216,18 +216,16 @@ class Session:
         """
         changes = len(self.cluster.touched)
         if self._waiting[0] != changes:
+            states, unsettled = self.job_states, self.job_states.unsettled()
             self._waiting = (
                 changes,
-                [self.job_states[job.id] for job in self.awake.values() if self._may_request(job)],
+                [
+                    states[each]
+                    for each, job in self.awake.items()
+                    if not job.fully_scheduled or each in unsettled
+                ],
             )
         return self._waiting[1]
-
-    def _may_request(self, job: jobs.Job) -> bool:
-        """Whether the job could request something: it isn't fully scheduled, or no longer."""
-        if not job.fully_scheduled:
-            return True
-        state = self.job_states.known(job.id)
-        return state is not None and not state.fully_scheduled
 
     def unfinished_jobs(self) -> Sequence[job_state.JobState]:
         """Return all jobs that could still request something, parked ones too."""

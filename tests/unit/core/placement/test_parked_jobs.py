@@ -134,6 +134,52 @@ def test_more_room_elsewhere_is_no_help_but_changes_reasons() -> None:
     assert {"default/a1", "default/a2"} <= around.parked
 
 
+SHORT = """
+    node n1 cpu=8 memory=8Gi   node n2 cpu=8 memory=1Gi   node n3 cpu=1 memory=7000Mi
+    queue q   queue r
+    job r/there min=1 cpu=2 memory=600Mi phase=Running n1*3
+    job q/a1 min=1 cpu=4 memory=7Gi phase=Inqueue -
+"""
+"""Most cpu is free on n2, and most memory on n3; n1 has 2 cpu and 6392Mi."""
+
+
+def refusals(result: decisions.CycleResult) -> dict[str, int]:
+    """On how many nodes the job a1 lacks each resource."""
+    (reason,) = [each.reason for each in result.groups if each.job == "default/a1"]
+    assert reason is not None
+    return {refusal.subject: count for refusal, count in reason.refusals}
+
+
+def test_a_node_that_has_just_enough_no_longer_counts() -> None:
+    """Of cpu, so that the job still doesn't fit."""
+    around = waiting(SHORT)
+    assert refusals(around.cycle()) == {"cpu": 2, "memory": 3}
+    around.end("there-0")
+    assert refusals(around.cycle()) == {"cpu": 1, "memory": 3}
+    around.change("Pod", "there-0", status={"phase": "Running"})
+    assert refusals(around.cycle()) == {"cpu": 2, "memory": 3}
+
+
+@pytest.mark.parametrize(("node", "largest"), [("n1", "n2"), ("n2", "n1")])
+def test_reasons_follow_the_largest_hole(node: str, largest: str) -> None:
+    """A pod starts on a node, and ends; of nodes that are equal, the first one is named."""
+    around = waiting(
+        """
+        node n1 cpu=8   node n2 cpu=8   queue q
+        job q/a1 min=1 cpu=7 phase=Inqueue -
+        job q/there min=1 cpu=2 phase=Running n1 n2
+        """
+    )
+    more = f"node {node} cpu=8   queue q   job q/more min=1 cpu=1 phase=Running {node}"
+    group, pod = pictures.documents(more)[2:]
+    around.show(group)
+    for phase, expected in (("Running", largest), ("Succeeded", "n1"), ("Running", largest)):
+        around.show({**pod, "status": {"phase": phase}})
+        (reason,) = [each.reason for each in around.cycle().groups if each.job == "default/a1"]
+        assert reason is not None
+        assert [(hole.node, hole.free) for hole in reason.holes] == [(expected, 6000.0)]
+
+
 @pytest.mark.parametrize(
     ("kind", "name", "parts"),
     [
