@@ -5,6 +5,7 @@ decide, and hands over what they carry.
 """
 
 import copy
+import datetime as dt
 import random
 from collections.abc import Callable
 from typing import Any, TypeAlias
@@ -208,6 +209,15 @@ class WaitingWorld:
         """A PriorityClass gets another value."""
         self._show({**self._any("PriorityClass"), "value": self.chance.choice((0, 5, 9))})
 
+    def nominate(self) -> None:
+        """Another scheduler nominates a pod to a node, or has given it up."""
+        if ("Pod", "other-0") in self._there:
+            self._drop(("Pod", "other-0"))
+        elif ("Pod", "other-0") in self._absent:
+            pod = self._absent["Pod", "other-0"]
+            node = self.chance.choice(("n1", "n3"))
+            self._show({**pod, "status": {"phase": "Pending", "nominatedNodeName": node}})
+
     def others_pod(self) -> None:
         """A pod of another scheduler starts on a node, or has ended there."""
         pod = copy.deepcopy(self._there.get(("Pod", "gone-0")) or self._absent["Pod", "gone-0"])
@@ -223,7 +233,9 @@ class WaitingWorld:
         if pods and self.chance.random() < 0.3:
             pod = copy.deepcopy(self._there[self.chance.choice(pods)])
             pod["spec"]["nodeName"] = self.chance.choice(("n1", "n2"))
-            self._show({**pod, "status": {"phase": "Failed", "reason": "OutOfcpu"}})
+            started = dt.datetime.fromtimestamp(self._now, dt.UTC).isoformat()
+            status = {"phase": "Failed", "reason": "OutOfcpu", "startTime": started}
+            self._show({**pod, "status": status})
 
     def configure(self) -> None:
         """The same configuration is read again."""
@@ -240,5 +252,5 @@ CHANGES = (
     *(WaitingWorld.leave, WaitingWorld.come, WaitingWorld.come, WaitingWorld.come),
     *(WaitingWorld.change_node, WaitingWorld.change_queue, WaitingWorld.change_group),
     *(WaitingWorld.change_priority, WaitingWorld.others_pod, WaitingWorld.refuse),
-    WaitingWorld.configure,
+    *(WaitingWorld.configure, WaitingWorld.nominate),
 )

@@ -22,6 +22,9 @@ CELLS_MAX = 2**22
 REASON_COST = 50
 """Approximate microseconds for finding out the reason of one group."""
 
+PART = 4
+"""At most a quarter of the budget is for reasons of parked jobs while there are pods to bind."""
+
 STATUS_COST = 8
 """Approximate microseconds for giving one job another reason."""
 
@@ -63,21 +66,24 @@ def report(session: working.Session) -> None:
     """Give parked jobs new reasons where the old ones are no longer right.
 
     If the budget doesn't suffice, nothing is said of the rest, and the next cycle goes on with it.
+    Pods that can start don't wait for reasons: beside them, reasons get a quarter of the budget.
     """
-    parking = session.parking
+    parking, budget = session.parking, session.work_budget
     if not parking.is_on:
         return
     free, outlooks = _free(session), _outlooks(session)
-    for group in _unsure(session, free, outlooks) if parking else ():
-        if session.work_budget.over:
+    part_is_spent = budget.part(PART if session.decided.binds else 1)
+    for place, group in enumerate(_unsure(session, free, outlooks) if parking else ()):
+        if place and part_is_spent():
             parking.leave_stale(group)
+            budget.leave_unfinished()
             continue
-        session.work_budget.charge(group.first.namespace)
+        budget.charge(group.first.namespace)
         reason = _reason(session, group)
         if reason != group.reason:
             session.spend("parked", STATUS_COST * len(group.members))
         parking.explain(group, reason)
-    session.work_budget.charge()
+    budget.charge()
     domains = {} if session.pools.merged else _domains(session)
     parking.seen = parked_groups.Seen(free=free, outlooks=outlooks, domains=domains)
 

@@ -196,6 +196,42 @@ def test_other_nodes_and_queues_wake_all(kind: str, name: str, parts: dict[str, 
     assert around.parked == WAITING
 
 
+@pytest.mark.parametrize(
+    "picture",
+    [
+        "job q/other min=1 cpu=2 scheduler=other nominated=n1 -",
+        "job q/apart min=1 cpu=1 label=app=db apart=app=db@host phase=Pending -",
+    ],
+    ids=["nominated", "anti-affinity"],
+)
+def test_pods_that_others_must_respect_wake_all(picture: str) -> None:
+    """More than resources then decides where pods may go."""
+    around = waiting()
+    for document in pictures.documents(f"queue q {picture}")[1:]:
+        around.show(document)
+    assert around.parked == set()
+    around.cycle()
+    assert around.parked == set()
+
+
+def test_a_node_that_is_avoided_wakes_all() -> None:
+    """It is avoided for a while only, and reasons say so."""
+    around = waiting()
+    status = {"phase": "Failed", "reason": "OutOfcpu", "startTime": pictures.NOW.isoformat()}
+    around.change("Pod", "there-5", status=status)
+    assert around.parked == set()
+    around.cycle()
+    assert around.parked == set()
+
+
+def test_nominations_wake_all() -> None:
+    """Room that evictions made is kept for single pods."""
+    around = waiting()
+    nominations = {jobs.TaskId("a1-00000"): "n1"}
+    around.carried = dataclasses.replace(around.carried, nominations=nominations)
+    assert around.parked == set()
+
+
 def test_another_configuration_wakes_all() -> None:
     """Whatever the difference is."""
     around = waiting()
@@ -271,6 +307,21 @@ class Steady(Moody):
         return self.refuses
 
 
+class Full(contracts.Plugin):
+    """A plugin for which a queue has enough, or has not."""
+
+    name = "full"
+    waiting_lasts = True
+    refuses: ClassVar[bool] = False
+
+    def overused(self, queue: object) -> bool:
+        """Answer as it likes."""
+        del queue
+        return self.refuses
+
+    queue_outlook = overused
+
+
 def with_plugin(plugin: type[contracts.Plugin]) -> policy.Policy:
     """The configuration with one more plugin."""
     tree = {**TREE, "tiers": [*TREE["tiers"], {"plugins": [{"name": plugin.name}]}]}
@@ -279,9 +330,9 @@ def with_plugin(plugin: type[contracts.Plugin]) -> policy.Policy:
     return parsed.policy
 
 
-@pytest.mark.parametrize(("plugin", "parked"), [(Moody, set()), (Steady, WAITING)])
+@pytest.mark.parametrize(("plugin", "parked"), [(Moody, set()), (Steady, WAITING), (Full, WAITING)])
 def test_plugins_declare_what_answers_depend_on(
-    plugin: type[Moody], parked: set[str], monkeypatch: pytest.MonkeyPatch
+    plugin: type[contracts.Plugin], parked: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A plugin that doesn't has all jobs awake; what it says is heard at once either way."""
     around = Around()
@@ -291,6 +342,27 @@ def test_plugins_declare_what_answers_depend_on(
     monkeypatch.setattr(plugin, "refuses", True)
     codes = {each.reason.code for each in around.cycle().groups if each.reason is not None}
     assert codes == {decisions.ReasonCode.QUEUE_OVER_SHARE}
+
+
+def test_reasons_follow_what_the_queue_has() -> None:
+    """Where the queue may have the pod, only room is lacking, and the other way round."""
+    around = waiting(
+        """
+        node n1 cpu=5   node n2 cpu=3   queue q capability=cpu:4   queue r
+        job q/own min=1 cpu=2 phase=Running n1   job r/there min=1 cpu=2 phase=Running n1
+        job q/a1 min=1 cpu=4 phase=Inqueue -
+        """
+    )
+    code = decisions.ReasonCode
+    for phase, expected in (
+        ("Succeeded", code.NO_ROOM),
+        ("Running", code.QUEUE_OVER_SHARE),
+        ("Succeeded", code.NO_ROOM),
+    ):
+        assert around.parked == {"default/a1"}
+        around.change("Pod", "own-0", status={"phase": phase})
+        found = [each.reason for each in around.cycle().groups if each.job == "default/a1"]
+        assert [reason and reason.code for reason in found] == [expected]
 
 
 def test_reasons_are_told_within_the_budget() -> None:
