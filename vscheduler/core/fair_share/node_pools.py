@@ -110,10 +110,9 @@ def class_demands(cluster: ClusterView) -> dict[demands.Pair, ClassDemand]:
     Pending pods of a queue that isn't open don't count. Since such pods won't be placed, other
     queues may use the resources.
     """
+    is_open = {name: queue.open for name, queue in cluster.queues.items()}
     return {
-        (queue, pod_class): ClassDemand(
-            held=held, pending=pending if cluster.queues[queue].open else 0
-        )
+        (queue, pod_class): ClassDemand(held=held, pending=pending if is_open[queue] else 0)
         for (queue, pod_class), (held, pending) in cluster.demands.pods.items()
     }
 
