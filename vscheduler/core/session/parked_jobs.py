@@ -205,7 +205,7 @@ class Parking:
                 if by_job.get(job) is reason and job in by_name and self._may_park(states[job])
             ]
             staying = _merged([*staying, *found])
-        if len(staying) == len(self.found.groups) and self._rows.keys() >= set(staying):
+        if set(staying) == set(self.found.groups):
             return self.found
         return parked_groups.ParkedGroups(staying)
 
