@@ -86,8 +86,6 @@ class Enqueue(contracts.Action[working.Session]):
         budget = session.work_budget
         for state in budget.in_turn(young):
             waits = state.phase is jobs.Phase.PENDING
-            if waits:
-                session.parking.exclude(state.job.id)
             if state.job.id in session.snapshot.carried.attempted:
                 if waits:
                     session.reasons.skip(state.job.id)

@@ -85,7 +85,6 @@ class Parking:
         """What reasons in this cycle depend on; None until they are given."""
         self._explained: dict[parked_groups.ParkedGroup, parked_groups.ParkedGroup] = {}
         self._woken: list[parked_groups.ParkedGroup] = []
-        self._excluded: set[jobs.JobId] = set()
         self._due: dict[jobs.JobId, float] = {}
         self._without_room: set[jobs.JobId] = set()
         self._candidates: dict[jobs.JobId, tuple[Hashable, decisions.Reason]] = {}
@@ -116,10 +115,6 @@ class Parking:
         if not group.is_stale:
             self._explained[group] = replace(group, is_stale=True)
 
-    def exclude(self, job: jobs.JobId) -> None:
-        """Don't park this job after the cycle, since its admission isn't settled."""
-        self._excluded.add(job)
-
     def expires(self, job: jobs.JobId, due: float) -> None:
         """Record when the admission of a job with minResources expires."""
         self._due[job] = due
@@ -131,7 +126,7 @@ class Parking:
 
     def park(self, state: job_state.JobState, likeness: Hashable, reason: decisions.Reason) -> None:
         """Park a job after the cycle for the reason given now, if it is without room."""
-        if state.job.id in self._without_room and state.job.id not in self._excluded:
+        if state.job.id in self._without_room:
             self._candidates[state.job.id] = likeness, reason
 
     def statuses(self) -> Sequence[decisions.GroupStatus]:
