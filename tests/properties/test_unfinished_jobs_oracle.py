@@ -23,9 +23,7 @@ CYCLES = 6
 def looked_at() -> Iterator[None]:
     """Every job is looked at."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            session.Session, "unfinished_jobs", lambda self: list(self.job_states.values())
-        )
+        patch.setattr(session.Session, "waiting_jobs", lambda self: list(self.job_states.values()))
         yield
 
 

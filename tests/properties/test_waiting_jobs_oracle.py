@@ -33,7 +33,7 @@ class Compared:
         anew = dataclasses.replace(taken, jobs=tuple(map(as_new, taken.jobs)))
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(job_likeness, "of_waiting", lambda _: None)
-            patch.setattr(session.Session, "unfinished_jobs", searched_again)
+            patch.setattr(session.Session, "waiting_jobs", searched_again)
             patch.setattr(explanations.RefusedNodes, "explain", explained_again)
             slow = cycle.run_cycle(anew, configured, budget)
         assert shown(result) == shown(slow)

@@ -43,7 +43,7 @@ CLOSED = {name for name, hook in hooks.HOOKS.items() if hook.closed}
 UNASKED = {
     *("shortages", "job_starving", "job_enqueueable", "job_enqueued", "preemptive"),
     *("preemptable", "reclaimable", "share_after", "victim_queue_key", "shuffle_victims"),
-    *("start_timeout", "queue_path"),
+    *("start_timeout", "queue_path", "queue_outlook"),
 }
 """Hooks that allocate has no question for in this cluster."""
 

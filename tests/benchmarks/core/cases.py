@@ -60,6 +60,9 @@ def cases(scale: float = 1.0) -> Iterator[Case]:
         yield from _without_room(size(1000), waiting)
         yield _classes_without_room(size(500), waiting)
         yield _classes_without_room(size(500), waiting, lent=True)
+        yield _waiting_at_rest(size(500), waiting)
+    for count in map(size, (1000, 2000, 4000)):
+        yield _one_comes(size(250), count)
     for wanted in map(size, (250, 500, 1000)):
         yield from _evicting(size(1000), wanted)
     for nodes in map(size, (1000, 2000, 4000)):
@@ -136,6 +139,34 @@ def _classes_without_room(nodes: int, waiting: int, *, lent: bool = False) -> Ca
     )
 
 
+def _waiting_at_rest(nodes: int, waiting: int) -> Case:
+    """The same jobs, in a cycle in which nothing has changed for any of them."""
+    name = "classes without room, at rest"
+    return Case(
+        name=name,
+        nodes=nodes,
+        pods=waiting,
+        build=partial(without_room, nodes, waiting, max(1, waiting // 5)),
+        change=lambda _cluster: None,
+        series=(f"{name}, by pods",),
+    )
+
+
+def _one_comes(nodes: int, count: int) -> Case:
+    """Jobs of one pod run, and one more comes, which fits."""
+    name = "running jobs, one comes"
+    late = clusters.Gang(name="late", requests=[clusters.POD])
+    return Case(
+        name=name,
+        nodes=nodes,
+        pods=count,
+        build=partial(running_jobs, nodes, count),
+        change=lambda cluster: cluster.add(late),
+        bound=1,
+        series=(f"{name}, by pods",),
+    )
+
+
 def _evicting(nodes: int, wanted: int) -> Iterator[Case]:
     """A large gang that needs the room of others."""
     case = partial(Case, nodes=nodes, pods=wanted, evicted=wanted)
@@ -207,6 +238,16 @@ def all_bound(nodes: int) -> clusters.Cluster:
         requests = [{"cpu": "900m", "memory": "1Gi"}] * BOUND_PER_NODE
         places = [name] * BOUND_PER_NODE
         cluster.add(clusters.Gang(name=f"gang-{number:05}", requests=requests, nodes=places))
+    return cluster
+
+
+def running_jobs(nodes: int, count: int) -> clusters.Cluster:
+    """Jobs of one pod, which run on the nodes in turn."""
+    cluster = clusters.Cluster()
+    places = cluster.add_nodes(nodes)
+    for number in range(count):
+        place = [places[number % nodes]]
+        cluster.add(clusters.Gang(name=f"gang-{number:05}", requests=[clusters.POD], nodes=place))
     return cluster
 
 

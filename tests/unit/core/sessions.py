@@ -64,6 +64,11 @@ class Opened:
         return ()
 
     @property
+    def known_domains(self) -> dict[tuple[str, jobs.PodClass], node_pools.Domain]:
+        """None."""
+        return {}
+
+    @property
     def total(self) -> resources.Vector:
         """All that there is."""
         whole: resources.Vector = self.snapshot.nodes.allocatable.sum(axis=0)
@@ -72,7 +77,7 @@ class Opened:
     @property
     def demands(self) -> demands.QueueDemands:
         """As the real one."""
-        return demands.QueueDemands(self.space, self.job_states.values())
+        return demands.QueueDemands(self.space, (each.job for each in self.job_states.values()))
 
     @property
     def pools(self) -> node_pools.NodePools:

@@ -11,7 +11,7 @@ from typing import ClassVar, TypeAlias
 
 from vscheduler.core.api import contracts
 from vscheduler.core.model import decisions, jobs, queues
-from vscheduler.core.placement import best_effort, unschedulable_classes
+from vscheduler.core.placement import best_effort, parked_jobs, unschedulable_classes
 from vscheduler.core.placement.gang_search import attempt
 from vscheduler.core.preemption import held_nodes, nominations
 from vscheduler.core.session import job_state, ordering, reasons, statement
@@ -69,6 +69,7 @@ class Allocate(contracts.Action[working.Session]):
         ):
             _start_nominated(session, state)
         session.work_budget.grant(2)
+        parked_jobs.wake(session)
         classes = unschedulable_classes.UnschedulableClasses(session)
         lines, unschedulable = _line_up(session, classes)
         later: Lines = {}
@@ -79,6 +80,7 @@ class Allocate(contracts.Action[working.Session]):
             session.reasons.skip(*(turn.state.job.id for turn in line.rest()))
         session.work_budget.grant(4)
         unschedulable_classes.report(session, unschedulable)
+        parked_jobs.report(session)
 
     def _waiting(self, session: working.Session) -> Collection[jobs.JobId]:
         """Return the jobs that wait on reserved resources, and may start on these at once.
@@ -209,7 +211,7 @@ def _line_up(
     lines: Lines = {}
     admission = session.policy.runs("enqueue")
     due = [
-        state for state in session.unfinished_jobs() if _is_due(session, state, admission=admission)
+        state for state in session.waiting_jobs() if _is_due(session, state, admission=admission)
     ]
     without = classes.groups(state for state in due if not held_nodes.may_take(session, state))
     apart = {state.job.id for _, group in without for state in group}

@@ -90,7 +90,7 @@ class Backfill(contracts.Action[working.Session]):
 def _line_up(session: working.Session) -> Iterator[job_state.JobState]:
     """Iterate over the admitted and valid jobs with best-effort pods to place, in order."""
     lines: defaultdict[str, list[job_state.JobState]] = defaultdict(list)
-    for state in session.unfinished_jobs():
+    for state in session.waiting_jobs():
         job = state.job
         if not (state.pending_best_effort or state.waiting_tasks) or not any(_waiting(state)):
             continue

@@ -57,7 +57,7 @@ class Enqueue(contracts.Action[working.Session]):
         self._limits: dict[str, Mapping[str, float] | None] = {}
         """By queue, the most that a group can be promised; None if that isn't known."""
         self._review_running(session)
-        for state in session.unfinished_jobs():
+        for state in session.waiting_jobs():
             if state.phase not in jobs.YOUNG:
                 continue
             if session.bars and reasons.barred(session, state) is not None:
@@ -82,7 +82,7 @@ class Enqueue(contracts.Action[working.Session]):
         self._unschedulable: list[tuple[job_state.JobState, carried.Obstacle]] = []
         pending: tuple[list[job_state.JobState], list[job_state.JobState]] = ([], [])
         nodes_ready = bool(session.layout.ready.any())
-        young = [state for state in session.unfinished_jobs() if state.phase in jobs.YOUNG]
+        young = [state for state in session.waiting_jobs() if state.phase in jobs.YOUNG]
         budget = session.work_budget
         for state in budget.in_turn(young):
             waits = state.phase is jobs.Phase.PENDING
@@ -220,6 +220,7 @@ class Enqueue(contracts.Action[working.Session]):
             session.admissions.expire(uid, now)
         elif not self._is_excessive(session, state):
             session.wake(due)
+            session.parking.expires(state.job.id, due)
             return
         state.phase = jobs.Phase.PENDING
 
@@ -228,8 +229,9 @@ class Enqueue(contracts.Action[working.Session]):
 
         Nor to groups without a pod that holds anything, which is enough for a minMember of 0.
         """
-        for state in session.job_states.values():
-            if state.phase is jobs.Phase.RUNNING and inqueue_resources.lacks(state.job):
+        for job in session.demands.bounded:
+            if job.phase is jobs.Phase.RUNNING and inqueue_resources.lacks(job):
+                state = session.job_states[job.id]
                 holding = any(state.counts[status] for status in jobs.HOLDING)
                 state.owed = holding and not self._is_excessive(session, state)
 

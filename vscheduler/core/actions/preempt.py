@@ -30,6 +30,7 @@ class Preempt(contracts.Action[working.Session]):
 
     def execute(self, session: working.Session) -> None:
         """Serve queue after queue: preempt between jobs, then within each starving job."""
+        session.wake_jobs(list(session.parking.groups))
         waiting, lines = preemptors.line_up(session, self.name)
         planner = eviction.Planner(session, self, "preemptable")
         while waiting and not session.work_budget.exhausted:

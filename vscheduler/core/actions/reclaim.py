@@ -36,11 +36,21 @@ class Reclaim(contracts.Action[working.Session]):
         }
         served = {name for name in session.queues if len(holding) > (name in holding)}
         waiting, lines = preemptors.line_up(session, self.name, served)
+        # They join with the first turn of their queue: those of overused queues stay parked.
+        parked = dict(session.parking.of_queues(served))
+        for name in parked.keys() - lines.keys():
+            lines[name] = ordering.Line()
+            queue = session.queues[name]
+            waiting.join(preemptors.queue_place(session, queue, lines[name]), queue)
         planner = eviction.Planner(session, self, "reclaimable")
         while waiting and not session.work_budget.exhausted:
             queue = waiting.leave()
             line = lines[queue.name]
-            if not line or session.dispatch.any_says("overused", queue):
+            if session.dispatch.any_says("overused", queue):
+                continue
+            if queue.name in parked:
+                preemptors.join_parked(session, self.name, line, parked.pop(queue.name))
+            if not line:
                 continue
             preemptor = line.leave()
             session.work_budget.charge(preemptor.state.job.namespace)

@@ -186,6 +186,9 @@ class Plugin(Configured):
     """What answers about nodes depend on; reading other texts of pods raises. docs/plugins.md."""
     nodes_last: ClassVar[bool] = False
     """Whether `class_nodes` and `queue_nodes` return equal answers in every cycle."""
+    waiting_lasts: ClassVar[bool] = False
+    """Whether answers about a job of which no pod has started only change with the job, the nodes'
+    layout and `queue_outlook`; see docs/plugins.md."""
 
     def open(self, session: Session) -> None:
         """Prepare for the cycle. Answers of other plugins aren't available yet."""
@@ -254,6 +257,11 @@ class Hooks(Protocol):
 
     def allocatable(self, queue: queues.Queue, task: jobs.Task) -> bool | None:
         """[Allocatable; all] May this task be allocated to the queue?"""
+
+    def queue_outlook(self, queue: queues.Queue) -> Hashable:
+        """[-; all] A value that changes when answers to `overused`, `allocatable` or `shortages`
+        may have changed, now or since the last cycle. None: they never do.
+        """
 
     def queue_limits(self, queue: queues.Queue, task: jobs.Task) -> Sequence[decisions.QueueLimit]:
         """[-; all] The limits behind `allocatable` and `filter_nodes`, of all resources."""

@@ -60,6 +60,7 @@ HOOKS: Mapping[str, Hook] = {
     "job_enqueued": Hook("JobEnqueued", "enableJobEnqueued", Combine.EVERY),
     "overused": Hook("Overused", "enabledOverused", Combine.ANY, closed=True),
     "allocatable": Hook("Allocatable", "enabledAllocatable", Combine.ALL, closed=True),
+    "queue_outlook": Hook("", None, Combine.EVERY),
     "queue_limits": Hook("", "enabledAllocatable", Combine.EVERY),
     "preemptive": Hook("Preemptive", "enablePreemptive", Combine.ALL, closed=True),
     "preemptable": Hook("Preemptable", "enablePreemptable", Combine.VICTIMS, closed=True),

@@ -12,12 +12,13 @@ from vscheduler.core.model import jobs, resources
 
 
 class VolcanoCycleRules(cycle_rules.CycleRules):
-    """Shares count all ready nodes, evictions are never cancelled by reprieves, and gangs are
-    placed pod by pod only.
+    """Shares count all ready nodes, evictions are never cancelled by reprieves, gangs are placed
+    pod by pod only, and each cycle goes through all jobs.
     """
 
     reprieves: ClassVar[bool] = False
     searches_gangs: ClassVar[bool] = False
+    parks_jobs: ClassVar[bool] = False
 
     def total(self, session: contracts.Session) -> resources.Vector:
         """Return what all ready nodes have, (R,), whether any pod could use them or not."""

@@ -246,7 +246,7 @@ class VolcanoProportion(proportion.Proportion):
             guarantee[busy],
         )
         for attributes, row in zip(taking_part.values(), deserved.tolist(), strict=True):
-            self._bound(attributes, row, self._slack)
+            attributes.bound(row, self._slack)
             attributes.limit[space.columns[resources.PODS]] = np.inf
             # A nomination gives no claim to more than the share.
             attributes.nominated_limit = attributes.limit

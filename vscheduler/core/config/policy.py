@@ -30,6 +30,11 @@ BUILT_IN: Mapping[str, object] = {
 }
 """The configuration used without a file. Volcano's default has neither reclaim nor binpack."""
 
+ABOUT_WAITING = frozenset(
+    ("job_valid", "job_ready", "job_pipelined", "overused", "allocatable", "shortages")
+) | {"filter_nodes"}
+"""Hooks that are asked about jobs without room."""
+
 TOPOLOGY = "hardNetworkTopology"
 SECTIONS = ("actions", "tiers", "configurations", "metrics", "compatibility", TOPOLOGY)
 PLUGIN_KEYS = ("name", "arguments", *validation.FLAGS)
@@ -109,6 +114,21 @@ class Policy:
             for tier in self.tiers
             for setting in tier
             if not setting.answers.isdisjoint(("class_nodes", "queue_nodes"))
+        )
+
+    @property
+    def parks_jobs(self) -> bool:
+        """Whether jobs without room may be left out of cycles (session.parked_jobs).
+
+        Plugins must declare what their answers about such jobs depend on.
+        """
+        if not (self.rules.parks_jobs and self.nodes_last):
+            return False
+        asked = [each for tier in self.tiers for each in tier if each.answers & ABOUT_WAITING]
+        return (
+            self.runs("enqueue")
+            and self.runs("allocate")
+            and all(setting.plugin.waiting_lasts for setting in asked)
         )
 
     def has_plugin(self, plugin: str) -> bool:

@@ -1,13 +1,37 @@
 """Demand of queues as the cycle begins: what pods hold and ask for, added up once per pod class."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from vscheduler.core.model import jobs, queues, resources, snapshot
 
 Pair = tuple[str, jobs.PodClass]
 """A queue's name and a pod class."""
+
+
+class PendingPods(NamedTuple):
+    """Pending pods of one class in one queue, all of jobs that hold nothing."""
+
+    first: jobs.JobId
+    """The first of these jobs, by ID."""
+    queue: str
+    pod_class: jobs.PodClass
+    number: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountedPods:
+    """Jobs that were added up in an earlier cycle, and haven't changed."""
+
+    pods: Sequence[PendingPods] = ()
+    """In order of their first jobs."""
+    promised: Mapping[str, resources.ResourceMap] = field(default_factory=dict)
+    """By queue, what admitted groups among them were promised and don't have yet."""
+
+
+NOTHING_COUNTED = CountedPods()
 
 
 class QueueDemands:
@@ -16,37 +40,49 @@ class QueueDemands:
     def __init__(
         self,
         space: resources.ResourceSpace,
-        every: Iterable[jobs.WorkingJob],
+        every: Iterable[jobs.Job],
         awaited: Iterable[Pair] = (),
+        counted: CountedPods = NOTHING_COUNTED,
     ) -> None:
-        """`awaited` are future pods for which room is reserved. Such pods count as pending."""
+        """`awaited` are future pods for which room is reserved. Such pods count as pending.
+
+        `every` are all other jobs than those in `counted`, by ID.
+        """
         self._space = space
         self.pods: Mapping[Pair, tuple[int, int]]
         """How many pods hold resources, and how many are pending. In order of jobs, so that equal
         jobs give an equal order."""
         found: dict[Pair, list[int]] = {}
-        queues: dict[str, None] = {}
-        """Queues with a job, in order of jobs."""
-        self._bounded: list[jobs.Job] = []
-        """Jobs with minResources."""
-        for state in every:
-            job = state.job
-            queues[job.queue] = None
+        queues: dict[str, jobs.JobId] = {}
+        """Queues with a job, each with its first job."""
+        places: dict[Pair, tuple[jobs.JobId, int]] = {}
+        """Where each pair comes first."""
+        bounded: list[jobs.Job] = []
+        for job in every:
+            if job.queue not in queues:
+                queues[job.queue] = job.id
             if job.min_resources is not None:
-                self._bounded.append(job)
+                bounded.append(job)
             for pod_class, (held, pending) in job.classes.items():
                 known = found.get((job.queue, pod_class))
                 if known is None:
                     found[job.queue, pod_class] = [held, pending]
+                    places[job.queue, pod_class] = job.id, len(places)
                 else:
                     known[0] += held
                     known[1] += pending
+        if counted.pods:
+            found, queues = _with_counted(found, places, queues, counted)
         for pair in awaited:
-            queues[pair[0]] = None
+            queues.setdefault(pair[0], jobs.JobId(""))
             found.setdefault(pair, [0, 0])[1] += 1
         self.pods = {pair: (held, pending) for pair, (held, pending) in found.items()}
         self.queues = tuple(queues)
         """Those that have a job, in order of jobs."""
+        self.bounded: Sequence[jobs.Job] = bounded
+        """Jobs with minResources, without counted ones."""
+        self.promised = counted.promised
+        """By queue, what was promised to counted groups that don't have it yet."""
 
     @cached_property
     def held(self) -> Mapping[str, list[int]]:
@@ -65,7 +101,7 @@ class QueueDemands:
         A job without minResources counts in full (Volcano: elastic).
         """
         sums = {queue: list(row) for queue, row in self.held.items()}
-        for job in self._bounded:
+        for job in self.bounded:
             row = sums[job.queue]
             for name, has in job.allocated.items():
                 row[self._space.columns[name]] -= has - job.elastic.get(name, 0)
@@ -81,6 +117,27 @@ class QueueDemands:
                 for name, amount in pod_class.request.items():
                     row[columns[name]] += amount * count
         return sums
+
+
+def _with_counted(
+    found: Mapping[Pair, list[int]],
+    places: dict[Pair, tuple[jobs.JobId, int]],
+    queues: dict[str, jobs.JobId],
+    counted: CountedPods,
+) -> tuple[dict[Pair, list[int]], dict[str, jobs.JobId]]:
+    """Return pods and queues with counted pods, in the order that their jobs would have given."""
+    every = dict(found)
+    for first, queue, pod_class, number in counted.pods:
+        pair, place = (queue, pod_class), (first, 0)
+        queues[queue] = min(queues.get(queue, first), first)
+        if pair in every:
+            places[pair] = min(places[pair], place)
+            every[pair][1] += number
+        else:
+            places[pair] = place
+            every[pair] = [0, number]
+    ordered = {pair: every[pair] for pair in sorted(every, key=places.__getitem__)}
+    return ordered, {queue: queues[queue] for queue in sorted(queues, key=queues.__getitem__)}
 
 
 class Session(Protocol):

@@ -27,6 +27,14 @@ ANY_POD = jobs.PodClass(request={resources.PODS: 1})
 """A pod without constraints. It stands for pods that don't exist yet."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Domain:
+    """A domain that is kept from cycle to cycle; equal domains are mostly one object."""
+
+    mask: nodes.Mask
+    """The nodes (N,)."""
+
+
 class ClusterView(Protocol):
     """The cluster in this cycle, as far as node pools read a Session."""
 
@@ -47,6 +55,10 @@ class ClusterView(Protocol):
 
     def queue_nodes(self, queue: Queue, layout: nodes.NodeLayout) -> nodes.Mask | None:
         """Return the nodes (N,) usable for pods of this queue; None: all."""
+
+    @property
+    def known_domains(self) -> Mapping[tuple[str, jobs.PodClass], Domain]:
+        """Return domains of queues and pod classes, as already known for nodes as they are."""
 
     @property
     def known_nowhere(self) -> Container[tuple[str, jobs.PodClass]]:
@@ -98,10 +110,9 @@ def class_demands(cluster: ClusterView) -> dict[demands.Pair, ClassDemand]:
     Pending pods of a queue that isn't open don't count. Since such pods won't be placed, other
     queues may use the resources.
     """
+    is_open = {name: queue.open for name, queue in cluster.queues.items()}
     return {
-        (queue, pod_class): ClassDemand(
-            held=held, pending=pending if cluster.queues[queue].open else 0
-        )
+        (queue, pod_class): ClassDemand(held=held, pending=pending if is_open[queue] else 0)
         for (queue, pod_class), (held, pending) in cluster.demands.pods.items()
     }
 
@@ -126,8 +137,11 @@ class NodePools:
         `supply` (N, R) is without pinned amounts.
         """
         self.nodes = pool
+        self.masks = masks
         self.demands = demands
         """The domain and number of pods of each queue and pod class, without pinned pods."""
+        self.merged = False
+        """Whether there were too many domains to tell all of them apart."""
         self.pinned = pinned
         """Pinned resources of each queue, (R,); only queues with some."""
         self.open = len(masks) - 2
@@ -207,7 +221,9 @@ class NodePoolsBuilder:
         demands = domains.of({pair: count for pair, count in free.items() if count})
         anywhere = pool.layout.ready & pool.layout.schedulable
         masks = [*domains.masks, usable.of_class(ANY_POD), anywhere]
-        return NodePools(pool, masks, demands, supply, pinned)
+        pools = NodePools(pool, masks, demands, supply, pinned)
+        pools.merged = domains.merged
+        return pools
 
     def _pin(
         self, pool: PoolNodes, usable: "UsableNodes"
@@ -248,6 +264,8 @@ class UsableNodes:
         self._classes: dict[jobs.PodClass, nodes.Mask] = {}
         as_it_is = pool.allocatable is cluster.snapshot.nodes.allocatable
         self._nowhere = cluster.known_nowhere if as_it_is else ()
+        self.known = cluster.known_domains if as_it_is else {}
+        """Domains that needn't be worked out."""
         self._limited: dict[bytes, nodes.Mask] = {}
         self._queues: dict[str, bytes] = {}
         """The mask, as bytes, of each queue that may not use all nodes."""
@@ -314,26 +332,40 @@ class DomainsByClass:
     def __init__(self, usable: UsableNodes) -> None:
         self._usable = usable
         self.masks: list[nodes.Mask] = []
+        self.merged = False
+        """Whether there were more than DOMAINS_MAX."""
         self._known: dict[bytes, int] = {}
+        self._same: dict[Domain, int] = {}
+        """The numbers of known domains."""
         self._pairs: dict[tuple[bytes, jobs.PodClass], int] = {}
 
     def of(self, demands: Mapping[demands.Pair, int]) -> dict[demands.Pair, tuple[int, int]]:
         """Return the domain and number of pods of each pair."""
         found = {pair: (self._domain(*pair), count) for pair, count in demands.items()}
-        if len(self.masks) > DOMAINS_MAX:
+        self.merged = len(self.masks) > DOMAINS_MAX
+        if self.merged:
             self._merge(found)
         return found
 
     def _domain(self, queue: str, pod_class: jobs.PodClass) -> int:
         """Return the number of the domain, adding the domain if unknown."""
+        known = self._usable.known.get((queue, pod_class))
+        if known is not None:
+            number = self._same.get(known)
+            if number is None:
+                number = self._same[known] = self._number(known.mask)
+            return number
         pair = (self._usable.likeness(queue), pod_class)
         domain = self._pairs.get(pair)
         if domain is None:
-            mask = self._usable.of(queue, pod_class)
-            domain = self._known.setdefault(mask.tobytes(), len(self.masks))
-            if domain == len(self.masks):
-                self.masks.append(mask)
-            self._pairs[pair] = domain
+            domain = self._pairs[pair] = self._number(self._usable.of(queue, pod_class))
+        return domain
+
+    def _number(self, mask: nodes.Mask) -> int:
+        """Return the number of the domain with these nodes, adding the domain if unknown."""
+        domain = self._known.setdefault(mask.tobytes(), len(self.masks))
+        if domain == len(self.masks):
+            self.masks.append(mask)
         return domain
 
     def _merge(self, found: dict[demands.Pair, tuple[int, int]]) -> None:

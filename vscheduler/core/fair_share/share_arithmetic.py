@@ -164,6 +164,19 @@ class QueueAttributes:
         self.share: float | None = None
         """The dominant share; None once something has changed."""
 
+    def bound(self, deserved: list[float], slack: Sequence[float]) -> None:
+        """Set what the queue deserves, and the limits that follow."""
+        self.deserved = deserved
+        self.overused_at = [value - room for value, room in zip(deserved, slack, strict=True)]
+        self.reclaim_above = [value + room for value, room in zip(deserved, slack, strict=True)]
+        self.limit = list(self.reclaim_above)
+
+    @property
+    def figures(self) -> tuple[tuple[float, ...], ...]:
+        """All that decides whether the queue may have more."""
+        limits = (self.limit, self.overused_at, self.deserved, self.ceiling)
+        return tuple(self.allocated), *map(tuple, limits)
+
     def most_above(self, claimant: "QueueAttributes") -> float:
         """Return the largest allocated fraction of what is deserved, if the claimant lacks it."""
         parts = [

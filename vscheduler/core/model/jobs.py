@@ -318,15 +318,15 @@ class Job:
         put(self, "protected", self.preemptable.lower() == "false")
 
     def memo(self, key: str, compute: Callable[[], Value]) -> Value:
-        """Return the value under this key, computed on first use.
-
-        The value must depend on the job alone, so that caching the value changes no decision.
-        """
-        try:
-            known: Value = self._memo[key]
-        except KeyError:
-            known = self._memo[key] = compute()
+        """Return the value under this key, computed on first use, from the job alone."""
+        if key not in self._memo:
+            self._memo[key] = compute()
+        known: Value = self._memo[key]
         return known
+
+    def recall(self, key: str) -> Any:
+        """Return the value under this key if it is computed by now, or None."""
+        return self._memo.get(key)
 
     @property
     def phase(self) -> Phase:

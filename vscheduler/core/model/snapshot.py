@@ -265,6 +265,9 @@ class Carried:
     unschedulable: object = field(default=None, compare=False, repr=False)
     """A session.carried.KnownUnschedulable: cached findings about jobs that can't start even on
     empty nodes. Valid while nodes and queues are unchanged, and without influence on decisions."""
+    parked: object = field(default=None, compare=False, repr=False)
+    """A session.parked_groups.ParkedJobs: jobs without room that cycles leave out until something
+    changes that could help. Without influence on decisions."""
     node_losses: Mapping[str, NodeLoss] = field(default_factory=dict)
     """By name, nodes that recently left or shrank, with their former capacity."""
     past_usage: Mapping[str, queues.Usage] = field(default_factory=dict)

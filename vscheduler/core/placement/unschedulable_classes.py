@@ -60,10 +60,12 @@ class UnschedulableClasses:
         is_spent = session.work_budget.part(PART)
         for task, each in sorted(by_pod, key=lambda group: len(group[1]), reverse=True):
             session.work_budget.charge(task.namespace)
-            is_refused = not self._room.may_take(task) or (
-                len(each) >= JOBS_MIN and not is_spent() and session.placement.choose(task) is None
-            )
-            if is_refused:
+            if not self._room.may_take(task):
+                session.parking.note_without_room(each)
+                found.append((task, each))
+                continue
+            is_checked = len(each) >= JOBS_MIN and not is_spent()
+            if is_checked and session.placement.choose(task) is None:
                 found.append((task, each))
         session.work_budget.charge()
         return found
@@ -71,7 +73,10 @@ class UnschedulableClasses:
     def lacks_room(self, state: job_state.JobState) -> bool:
         """Whether no node has enough free resources for the job's pods."""
         task = self._members.get(state.job.id)
-        return task is not None and state.untouched and not self._room.may_take(task)
+        if task is None or not state.untouched or self._room.may_take(task):
+            return False
+        self._session.parking.note_without_room((state,))
+        return True
 
     def grouped(self, due: Iterable[job_state.JobState]) -> list[Group]:
         """Return the jobs whose pending pods all have equal chances, grouped by these chances."""
@@ -217,19 +222,21 @@ def report(session: working.Session, groups: Iterable[Group]) -> None:
             if likeness in alike:
                 session.spend("roomless", REPEAT_COST)
                 session.reasons.note(job.id, alike[likeness])
+                session.parking.park(state, likeness, alike[likeness])
                 continue
             session.spend("roomless", REPORT_COST)
             turn = reasons.JobTurn(state, deque((representative(job) or task,)))
             if overused:
                 reasons.note_share(session, queue, turn)
             else:
-                _record_refusal(session, queue, turn, known)
+                record_refusal(session, queue, turn, known)
             if likeness is not None and state.untouched:
                 alike[likeness] = session.reasons.by_job[job.id]
+                session.parking.park(state, likeness, alike[likeness])
     session.work_budget.charge()
 
 
-def _record_refusal(
+def record_refusal(
     session: working.Session,
     queue: queues.Queue,
     turn: reasons.JobTurn,

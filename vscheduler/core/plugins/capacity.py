@@ -7,7 +7,7 @@ enableHierarchy, queues form a tree, and a queue's limits hold for all queues be
 
 import itertools
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import ClassVar
 
 from vscheduler.core.api import contracts, views
@@ -73,6 +73,7 @@ class Capacity(contracts.Plugin):
     reclaimer_type: ClassVar[type[Reclaimer]] = Reclaimer
     """The class that counts victims while they are chosen."""
 
+    waiting_lasts = True
     alike_victims = ("reclaimable",)
     alike_claimants = ("reclaimable",)
 
@@ -160,6 +161,10 @@ class Capacity(contracts.Plugin):
             return False
         usage = self._usage_tree.usages[queue.name]
         return next(self._usage_tree.exceeded(usage, self._request(task)), None) is None
+
+    def queue_outlook(self, queue: queues.Queue) -> Hashable:
+        """Return what the queue and its ancestors have and may have."""
+        return tuple(map(_figures, self._usage_tree.usages[queue.name].line))
 
     def queue_limits(self, queue: queues.Queue, task: jobs.Task) -> Sequence[decisions.QueueLimit]:
         """Return the limits of queue and ancestors."""
@@ -378,3 +383,9 @@ class Capacity(contracts.Plugin):
             request = [(column, amount) for column, amount in enumerate(row) if amount]
             self._requests[task.pod_class] = request
         return request
+
+
+def _figures(usage: queue_usage.QueueUsage) -> Hashable:
+    """Return all that decides whether the queue may have more."""
+    limits = (usage.limit, usage.guarantee, usage.space)
+    return tuple(usage.allocated), tuple(usage.owned), tuple(usage.held), *map(tuple, limits)

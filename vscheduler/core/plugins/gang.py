@@ -14,6 +14,7 @@ class Gang(contracts.Plugin):
     """Enforces minMember, minima of roles if minMember is at least their sum, and sub-groups."""
 
     name = "gang"
+    waiting_lasts = True
     victim_role = contracts.VictimRole.LIMITS
     arguments: ClassVar[Mapping[str, contracts.Argument]] = {
         "gang.bindTimeout": contracts.Argument(str, "60s", parse=durations.seconds),

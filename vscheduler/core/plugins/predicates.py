@@ -74,6 +74,7 @@ class Predicates(contracts.Plugin):
 
     name = "predicates"
     nodes_last = True
+    waiting_lasts = True
     arguments: ClassVar[Mapping[str, contracts.Argument]] = {
         "predicate.NodeAffinityEnable": contracts.Argument(bool, default=True),
         "predicate.NodePortsEnable": contracts.Argument(bool, default=True),

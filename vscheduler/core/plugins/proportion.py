@@ -5,7 +5,7 @@ queues hold and ask for, and then limit the queues.
 """
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -25,6 +25,7 @@ class Proportion(contracts.Plugin):
         GRACE: contracts.Argument(str, "30s", parse=durations.seconds),
     }
 
+    waiting_lasts = True
     alike_victims = ("reclaimable", "share_after")
     alike_claimants = ("reclaimable",)
 
@@ -48,9 +49,12 @@ class Proportion(contracts.Plugin):
             attributes.allocated = list(session.demands.held[queue])
             # What a group has above its minimum counts as given back.
             attributes.inqueue = [-amount for amount in session.demands.elastic[queue]]
-        for state in session.job_states.values():
+        for job in session.demands.bounded:
+            state = session.job_states[job.id]
             if inqueue_resources.holds(state):
-                self._add_inqueue(self._attributes[state.job.queue], self._inqueue_of(state))
+                self._add_inqueue(self._attributes[job.queue], self._inqueue_of(state))
+        for name, amounts in session.demands.promised.items():
+            self._add_inqueue(self._attributes[name], amounts)
 
     def start(self) -> None:
         """Compute max-min fair shares of the nodes usable for queues' pods."""
@@ -76,7 +80,7 @@ class Proportion(contracts.Plugin):
         slack = self._slack
         for name, row, most in zip(limits.names, deserved.tolist(), kept.tolist(), strict=True):
             attributes = self._attributes.get(name) or self._idle[name]
-            self._bound(attributes, row, slack)
+            attributes.bound(row, slack)
             attributes.kept = most
             attributes.reclaim_above = [
                 value + room for value, room in zip(most, slack, strict=True)
@@ -127,6 +131,11 @@ class Proportion(contracts.Plugin):
             if allocated[column] + amount > limit[column]:
                 return False
         return True
+
+    def queue_outlook(self, queue: queues.Queue) -> Hashable:
+        """Return what the queue has and may have."""
+        attributes = self._attributes.get(queue.name)
+        return None if attributes is None else attributes.figures
 
     def queue_limits(self, queue: queues.Queue, task: jobs.Task) -> Sequence[decisions.QueueLimit]:
         """Return what is left of the share, or of the capability."""
@@ -361,9 +370,9 @@ class Proportion(contracts.Plugin):
         queue can ever have is left out.
         """
         columns = self._session.space.columns
-        for state in self._session.job_states.values():
-            job = state.job
-            if job.min_resources is None or state.phase not in jobs.YOUNG:
+        for job in self._session.demands.bounded:
+            state = self._session.job_states[job.id]
+            if state.phase not in jobs.YOUNG:
                 continue
             attributes = self._attributes_of(job.id)
             within = all(
@@ -373,17 +382,6 @@ class Proportion(contracts.Plugin):
             if within and self._session.queues[job.queue].open:
                 missing = inqueue_resources.missing_pods(state)
                 shares.add(job.queue, self._session.space.vector(missing))
-
-    @staticmethod
-    def _bound(
-        attributes: share_arithmetic.QueueAttributes, deserved: list[float], slack: Sequence[float]
-    ) -> None:
-        attributes.deserved = deserved
-        attributes.overused_at = [value - room for value, room in zip(deserved, slack, strict=True)]
-        attributes.reclaim_above = [
-            value + room for value, room in zip(deserved, slack, strict=True)
-        ]
-        attributes.limit = list(attributes.reclaim_above)
 
     def _nobody(self) -> share_arithmetic.QueueAttributes:
         """Return the attributes of a queue without jobs."""

@@ -22,7 +22,7 @@ def keep(session: working.Session) -> None:
     rows = session.layout.rows
     if not nominations:
         return
-    for state in session.unfinished_jobs():
+    for state in session.waiting_jobs():
         if state.counts[jobs.TaskStatus.PENDING] and reasons.barred(session, state) is None:
             for task in state.tasks(jobs.TaskStatus.PENDING):
                 if nominations.get(task.uid) in rows:

@@ -20,7 +20,7 @@ def evict_expired(session: working.Session) -> None:
     become complete in this cycle keeps what it has; one for which no plugin has a `start_timeout`
     is left alone.
     """
-    for state in session.unfinished_jobs():
+    for state in session.waiting_jobs():
         if not _is_partial(state):
             continue
         uid = state.job.uid

@@ -2,11 +2,18 @@
 
 import functools
 from collections import deque
-from collections.abc import Container, Hashable
+from collections.abc import Container, Hashable, Iterable
 
 from vscheduler.core.model import jobs, queues
 from vscheduler.core.placement import nominated_pods
-from vscheduler.core.session import dispatch, job_likeness, job_state, ordering, reasons
+from vscheduler.core.session import (
+    dispatch,
+    job_likeness,
+    job_state,
+    ordering,
+    parked_groups,
+    reasons,
+)
 from vscheduler.core.session import session as working
 
 
@@ -62,33 +69,46 @@ def line_up(
     """
     waiting: ordering.Line[queues.Queue] = ordering.Line()
     lines: dict[str, ordering.Line[Preemptor]] = {}
-    refused, failed = (
-        session.snapshot.carried.eviction_refused_jobs,
-        session.snapshot.carried.reclaim_failed,
-    )
-    hurried = session.work_budget.hurried
-    for state in session.unfinished_jobs():
-        if not state.counts[jobs.TaskStatus.PENDING] or state.phase is jobs.Phase.PENDING:
-            continue
+    for state in session.waiting_jobs():
         if served is not None and state.job.queue not in served:
             continue
-        if state.job.id in refused or (failed and (action, state.job.id) in failed):
-            continue
-        if reasons.invalid(session, state) is not None:
-            continue
-        if not session.dispatch.first_tier("job_starving", state):
-            continue
-        queue = session.queues[state.job.queue]
-        line = lines.get(queue.name)
-        if line is None:
-            line = lines[queue.name] = ordering.Line()
-        comes_last = hurried and session.work_budget.has_had_its_part(state.job.namespace)
-        key = (comes_last, *ordering.job_key(session.dispatch, state))
-        line.join(key, Preemptor(session.dispatch, state))
+        if _is_starving(session, action, state):
+            line = lines.get(state.job.queue)
+            if line is None:
+                line = lines[state.job.queue] = ordering.Line()
+            line.join(job_place(session, state), Preemptor(session.dispatch, state))
     for name, line in lines.items():
         queue = session.queues[name]
         waiting.join(queue_place(session, queue, line), queue)
     return waiting, lines
+
+
+def join_parked(
+    session: working.Session,
+    action: str,
+    line: ordering.Line[Preemptor],
+    groups: Iterable[parked_groups.ParkedGroup],
+) -> None:
+    """Wake parked jobs of one queue, and let those that starve join the queue's line."""
+    groups = list(groups)
+    session.wake_jobs(groups)
+    for job in sorted(job for group in groups for job in group.members):
+        state = session.job_states[job]
+        if _is_starving(session, action, state):
+            line.join(job_place(session, state), Preemptor(session.dispatch, state))
+
+
+def _is_starving(session: working.Session, action: str, state: job_state.JobState) -> bool:
+    """Whether pods may be evicted for the job, which is admitted and waits."""
+    carried, job = session.snapshot.carried, state.job.id
+    return not (
+        not state.counts[jobs.TaskStatus.PENDING]
+        or state.phase is jobs.Phase.PENDING
+        or job in carried.eviction_refused_jobs
+        or (carried.reclaim_failed and (action, job) in carried.reclaim_failed)
+        or reasons.invalid(session, state) is not None
+        or not session.dispatch.first_tier("job_starving", state)
+    )
 
 
 def job_place(session: working.Session, state: job_state.JobState) -> ordering.SortKey:

@@ -199,7 +199,7 @@ def _valid(
     for reservation in session.snapshot.carried.replacement_reservations:
         if reservation.until > session.snapshot.now and reservation.node in session.layout.rows:
             by_job.setdefault(reservation.task.job, []).append(reservation)
-    for job in by_job.keys() & session.job_states.keys():
+    for job in [job for job in by_job if job in session.job_states]:
         tasks = session.job_states[job].job.tasks
         stayed = {task.uid + REPLACEMENT_SUFFIX for task in tasks if task.status in jobs.EVICTABLE}
         by_job[job] = [

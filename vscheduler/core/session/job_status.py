@@ -1,17 +1,16 @@
-"""The end of a cycle: the CycleResult with a status for each job and each queue.
-
-The result also lists the nodes excluded from shares, with the reason for each.
-"""
+"""The end of a cycle: the CycleResult with a status for each job and each queue."""
 
 import functools
+import operator
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from vscheduler.core.config import cycle_rules
-from vscheduler.core.model import decisions, jobs, queues, refusals, snapshot
+from vscheduler.core.model import decisions, jobs, queues, snapshot
 from vscheduler.core.session import (
     device_binding,
+    excluded_nodes,
     held_pods,
     job_state,
     reasons,
@@ -57,6 +56,7 @@ def close(session: working.Session, faults: tuple[decisions.Fault, ...]) -> deci
     used, known = session.dispatch.last("usages"), session.known_unschedulable
     held = session.held_pods.still_waiting(decided)
     volumes, devices = _conclude_volumes(session, held), _conclude_devices(session, held)
+    groups = _groups(session, volumes, devices)
     return decisions.CycleResult(
         binds=tuple(sorted(decided.binds, key=lambda bind: bind.task.key)),
         pipelined=tuple(sorted(decided.pipelined.values(), key=lambda pipeline: pipeline.task.key)),
@@ -65,21 +65,22 @@ def close(session: working.Session, faults: tuple[decisions.Fault, ...]) -> deci
         releases=volumes.releases,
         allocations=devices.allocations,
         deallocations=devices.deallocations,
-        groups=_groups(session, volumes, devices),
+        groups=groups,
         queues=_queues(session, used),
         total=session.space.amounts(session.total),
-        excluded=exclusions(session),
+        excluded=excluded_nodes.exclusions(session),
         carried=snapshot.Carried(
             attempted=tried,
-            work_by_namespace=session.work_budget.carried(session.unfinished_jobs),
+            work_by_namespace=session.work_budget.carried(session.waiting_jobs),
             reclaim_failed=frozenset(history.failed if session.work_budget.exhausted else ()),
             nominations=_nominations(session),
             replacement_reservations=tuple(decided.replacement_reservations),
-            admitted=_still(session, session.admissions.admitted, jobs.Phase.INQUEUE),
+            admitted=_admitted(session),
             admission_expired=_still(session, session.admissions.expired, jobs.Phase.PENDING),
             shuffled_at=history.shuffled_at,
             partial_since=history.partial_since,
             unschedulable=None if faults or not known.entries else known,
+            parked=None if faults else session.parking.carried(session, groups),
             seen=snapshot.LastNodes(space=session.space, nodes=session.snapshot.nodes),
             node_losses=session.node_losses.carried(),
             past_usage=used,
@@ -126,7 +127,7 @@ def _conclude_devices(
 def _costs(session: working.Session) -> Mapping[str, int]:
     """Return the costs by namespace, without the namespaces of which pods are bound."""
     bound = {bind.task.namespace for bind in session.decided.binds}
-    costs = session.work_budget.costs(session.unfinished_jobs())
+    costs = session.work_budget.costs(session.waiting_jobs())
     return {name: cost for name, cost in costs.items() if name not in bound}
 
 
@@ -146,9 +147,19 @@ def _still(
     """Return the entries of `since` for groups that have this phase at the end of the cycle."""
     return {
         state.job.uid: since[state.job.uid]
-        for state in session.unfinished_jobs()
+        for state in session.waiting_jobs()
         if state.job.uid in since and state.phase is expected
     }
+
+
+def _admitted(session: working.Session) -> Mapping[str, float]:
+    """Return since when groups have been Inqueue, by UID. Parked groups are."""
+    since = session.admissions.admitted
+    found = dict(since)
+    still = _still(session, since, jobs.Phase.INQUEUE)
+    for uid in since.keys() - session.parking.uids() - still.keys():
+        del found[uid]
+    return found
 
 
 def phase(
@@ -198,7 +209,14 @@ def _groups(
     rules = session.policy.rules
     not_attempted = session.reasons.not_attempted
     refused = session.snapshot.carried.refused_binds
-    for job, state in session.job_states.items():
+    made = session.job_states.known
+    for job, each in session.awake.items():
+        if made(job) is None and job not in refused:  # nobody has looked at it
+            kept = each.recall("status")
+            if kept is not None:
+                statuses.append(kept)
+                continue
+        state = session.job_states[job]
         if not state.untouched or job in refused:
             statuses.append(_group(session, state, volumes, devices))
         elif job not in not_attempted:
@@ -212,9 +230,11 @@ def _groups(
             elif job in volumes.waits or job in devices.waits:
                 statuses.append(ask())
             else:
-                kept = state.job.memo("waiting status", waiting_status.WaitingStatus)
-                statuses.append(kept.status(state.phase, by_job.get(job), rules, ask))
-    return tuple(sorted(statuses, key=lambda status: status.job))
+                last = state.job.memo("waiting status", waiting_status.WaitingStatus)
+                statuses.append(last.status(state.phase, by_job.get(job), rules, ask))
+    statuses.sort(key=operator.attrgetter("job"))
+    statuses += session.parking.statuses()
+    return tuple(sorted(statuses, key=operator.attrgetter("job")))
 
 
 def _group(
@@ -356,40 +376,3 @@ def _queues(
         )
         for name, queue in sorted(session.queues.items())
     )
-
-
-TOO_SMALL = refusals.Refusal(refusals.RefusalCode.TOO_SMALL)
-
-
-def exclusions(session: working.Session) -> tuple[decisions.Exclusion, ...]:
-    """Return the nodes that no pod could use, by the first filter that refuses a sample pod.
-
-    The largest group comes first.
-    """
-    left = session.policy.rules.unused_nodes(session)
-    if not left.size:
-        return ()
-    by_refusal: dict[refusals.Refusal, list[str]] = {}
-    task = _some_task(session)
-    verdicts = () if task is None else session.placement.verdicts(task, session.cluster.view())
-    for verdict in (each for each in verdicts if not each.temporary):
-        for row in left[~verdict.passes[left]].tolist():
-            refused = by_refusal.setdefault(refusals.of(verdict.refusal), [])
-            refused.append(session.layout.names[row])
-        left = left[verdict.passes[left]]
-    if left.size and task is not None:
-        by_refusal[TOO_SMALL] = [session.layout.names[row] for row in left.tolist()]
-    found = [
-        decisions.Exclusion(refusal=refusal, nodes=tuple(names))
-        for refusal, names in by_refusal.items()
-    ]
-    return tuple(sorted(found, key=lambda each: (-len(each.nodes), each.refusal)))
-
-
-def _some_task(session: working.Session) -> jobs.Task | None:
-    """Return a pod that has or wants a node; as far as possible the same pod in every cycle."""
-    for state in session.job_states.values():
-        for task in state.job.tasks:
-            if task.pod_class in state.job.classes:
-                return task
-    return None

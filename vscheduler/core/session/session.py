@@ -1,7 +1,8 @@
 """Session: the working copy of a Snapshot in which a cycle makes its decisions."""
 
+import math
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -21,6 +22,9 @@ from vscheduler.core.session import (
     held_pods,
     interfaces,
     job_state,
+    job_states,
+    parked_groups,
+    parked_jobs,
     prerequisites,
     statement,
     volume_binding,
@@ -50,20 +54,25 @@ class Session:
         nominated: views.NominatedPods,
         volumes: interfaces.Volumes,
         devices: interfaces.Devices,
+        parks: bool = True,
     ) -> None:
-        """Copy the snapshot; the caller, core.cycle, calls `open` next."""
+        """Copy the snapshot; the caller, core.cycle, calls `open` next.
+
+        Unless `parks`, every job is awake, whatever was kept.
+        """
         self.snapshot = snapshot
         self.policy = policy
         self.space = snapshot.space
         self.layout = snapshot.nodes.layout
         self.queues: Mapping[str, queues.Queue] = snapshot.queues
-        self.job_states = {
-            job.id: job_state.JobState(job, policy.rules)
-            for job in snapshot.jobs
-            if job.queue in self.queues
-        }
-        self.jobs_without_queue = [job for job in snapshot.jobs if job.queue not in self.queues]
+        awake, self.parking = parked_jobs.divide(
+            snapshot, policy, apart=parks and affinity_counts.nobody
+        )
+        self.jobs_without_queue = [job for job in awake if job.queue not in self.queues]
         """Jobs whose queue doesn't exist."""
+        self.awake = {job.id: job for job in awake if job.queue in self.queues}
+        """All other jobs, by ID, but for parked ones (session.parked_jobs)."""
+        self.job_states = job_states.JobStates(self.awake, self.parking.found.jobs, policy.rules)
         self.cluster = cluster_state.ClusterState(
             snapshot, self.job_states, affinity_counts, volumes, devices
         )
@@ -76,11 +85,13 @@ class Session:
         self.gang_searches = carried.GangSearches(snapshot.carried)
         self.work_budget = budget
         self.spend = budget.spend
-        self._unfinished: tuple[int, Sequence[job_state.JobState]] = (-1, ())
-        unfinished = self.unfinished_jobs()
-        self.work_budget.open(len(unfinished))
+        self._waiting: tuple[int, Sequence[job_state.JobState]] = (-1, ())
+        waiting = self.waiting_jobs()
+        self.work_budget.open(len(waiting))
         if snapshot.carried.work_by_namespace:
-            self.work_budget.resume_round(unfinished, snapshot.carried.attempted)
+            self.work_budget.resume_round(waiting, snapshot.carried.attempted)
+        if self.parking.found.due < math.inf:
+            self.wake(self.parking.found.due)
         self.node_losses = node_loss_grace.NodeLosses(snapshot)
         self.affinity_counts = affinity_counts
         self.nominated = nominated
@@ -172,14 +183,18 @@ class Session:
     def bars(self) -> bool:
         """Whether `reasons.barred` could refuse any job."""
         limited = [each for each in self.queues.values() if each.namespaces is not None]
-        return bool(
-            limited or [each for each in self.job_states.values() if each.job.hard_topology]
-        )
+        return bool(limited or [each for each in self.awake.values() if each.hard_topology])
 
     @cached_property
     def known_unschedulable(self) -> carried.KnownUnschedulable:
         """Earlier findings about jobs that can't start on empty nodes, if still valid."""
         return carried.still_known(self.snapshot, self.policy, self.job_states)
+
+    @property
+    def known_domains(self) -> Mapping[tuple[str, jobs.PodClass], node_pools.Domain]:
+        """The nodes that pods of a queue could use, as known from the last cycle."""
+        before = self.parking.before
+        return {} if before is None else before.domains
 
     @property
     def known_nowhere(self) -> Collection[tuple[str, jobs.PodClass]]:
@@ -190,18 +205,54 @@ class Session:
     def demands(self) -> demands.QueueDemands:
         """Allocated and requested resources of queues as the cycle begins."""
         awaited = [(reservation.queue, reservation.task.pod_class) for reservation in self._awaited]
-        return demands.QueueDemands(self.space, self.job_states.values(), awaited)
+        counted = self.parking.found.counted if self.parking else demands.NOTHING_COUNTED
+        return demands.QueueDemands(self.space, self.awake.values(), awaited, counted)
 
-    def unfinished_jobs(self) -> Sequence[job_state.JobState]:
-        """Return the jobs that could still request something; most jobs run, and don't.
+    def waiting_jobs(self) -> Sequence[job_state.JobState]:
+        """Return the jobs that could still request something, but for parked ones; most jobs run,
+        and don't.
 
-        The list stays the same until a task moves, which touches a node.
+        The list stays the same until a task moves, which touches a node, or a parked job is woken.
         """
         changes = len(self.cluster.touched)
-        if self._unfinished[0] != changes:
-            states = self.job_states.values()
-            self._unfinished = changes, [each for each in states if not each.fully_scheduled]
-        return self._unfinished[1]
+        if self._waiting[0] != changes:
+            states, unsettled = self.job_states, self.job_states.unsettled()
+            self._waiting = (
+                changes,
+                [
+                    states[each]
+                    for each, job in self.awake.items()
+                    if not job.fully_scheduled or each in unsettled
+                ],
+            )
+        return self._waiting[1]
+
+    def unfinished_jobs(self) -> Sequence[job_state.JobState]:
+        """Return all jobs that could still request something, parked ones too."""
+        parked = [self.job_states[job] for group in self.parking.groups for job in group.members]
+        if not parked:
+            return self.waiting_jobs()
+        return sorted((*self.waiting_jobs(), *parked), key=lambda state: state.job.id)
+
+    def wake_jobs(self, groups: Iterable[parked_groups.ParkedGroup]) -> None:
+        """Let the rest of the cycle go through these parked jobs like through any others.
+
+        What their cycle has done without them so far, it would have done with them as well.
+        """
+        woken = self.parking.wake(groups)
+        if not woken:
+            return
+        found = {job: each for group in woken for job, each in group.members.items()}
+        found.update(self.awake)
+        self.awake = {job: found[job] for job in sorted(found)}
+        self._waiting = (-1, ())
+        if self.parking.seen is not None:
+            for group in woken:
+                if group.is_stale:
+                    self.reasons.skip(*group.members)
+                    continue
+                for job in group.members:
+                    self.reasons.note(job, group.reason)
 
     @cached_property
     def pools(self) -> node_pools.NodePools:

@@ -1,0 +1,85 @@
+"""Jobs that cycles leave out, against cycles that go through all of them."""
+
+import dataclasses
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+
+from tests import running
+from tests.properties import waiting_world
+from tests.properties.worlds import configurations
+from vscheduler.core import cycle
+from vscheduler.core.config import policy
+from vscheduler.core.model import decisions, snapshot
+from vscheduler.core.session import parked_groups, parked_jobs, session
+
+CYCLES = 16
+
+TREES: dict[str, dict[str, Any]] = {
+    "built-in": {"actions": "enqueue, allocate, backfill, reclaim"},
+    "preempt": {"actions": "enqueue, allocate, backfill, preempt, reclaim"},
+    "evictions first": {"actions": "enqueue, reclaim, preempt, allocate, backfill"},
+    "capacity": {
+        "actions": "enqueue, allocate, backfill, reclaim",
+        "tiers": running.tiers(configurations.CAPACITY.replace(":enableHierarchy=true", "")),
+    },
+}
+
+
+class Compared:
+    """Runs each cycle twice: as it is, and with all jobs awake. Counts what is left out."""
+
+    def __init__(self) -> None:
+        self.parked = 0
+        """How many jobs were left out, unless pods had affinity terms, in all cycles together."""
+        self.woken = 0
+        """How many jobs were woken in the course of a cycle."""
+
+    def run(self, taken: snapshot.Snapshot, configured: policy.Policy) -> decisions.CycleResult:
+        """One cycle, whose result is the same both ways."""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(session.Session, "wake_jobs", self._waker())
+            result = cycle.run_cycle(taken, configured)
+        slow = cycle.run_cycle(awake(taken), configured)
+        assert shown(result) == shown(slow)
+        _, parking = parked_jobs.divide(taken, configured, apart=True)
+        self.parked += len(parking.found.jobs)
+        return result
+
+    def _waker(self) -> Callable[..., None]:
+        """Return what wakes jobs, and counts them."""
+
+        def wake(of: session.Session, groups: Iterable[parked_groups.ParkedGroup]) -> None:
+            groups = list(groups)
+            self.woken += sum(len(group.members) for group in groups)
+            WAKE(of, groups)
+
+        return wake
+
+
+WAKE = session.Session.wake_jobs
+
+
+def awake(taken: snapshot.Snapshot) -> snapshot.Snapshot:
+    """The same snapshot, with nothing known of jobs that were left out before."""
+    return dataclasses.replace(taken, carried=dataclasses.replace(taken.carried, parked=None))
+
+
+def shown(result: decisions.CycleResult) -> decisions.CycleResult:
+    """A result, whatever it cost."""
+    return dataclasses.replace(result, work={}, costs={}, spent=0)
+
+
+@pytest.mark.parametrize(
+    ("configuration", "seeds"),
+    [("built-in", 3), ("preempt", 1), ("evictions first", 1), ("capacity", 2)],
+)
+def test_jobs_that_are_left_out_change_no_result(configuration: str, seeds: int) -> None:
+    """Whatever happens around them, decisions, reasons and statuses are those of all jobs."""
+    compared = Compared()
+    tree = {"tiers": running.tiers(configurations.FLAT), **TREES[configuration]}
+    for seed in range(seeds):
+        waiting_world.WaitingWorld(seed, tree).live(compared.run, CYCLES)
+    assert compared.parked > seeds * CYCLES
+    assert compared.woken > seeds

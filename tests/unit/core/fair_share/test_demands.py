@@ -1,0 +1,44 @@
+"""What queues request, with jobs that were added up before."""
+
+from tests.unit.core import sessions
+from vscheduler.core.fair_share import demands
+from vscheduler.core.model import jobs
+
+CLASSES = {name: jobs.PodClass(request={"cpu": 1, "pods": 1}) for name in "xyz"}
+
+
+def job(name: str, queue: str, *classes: str) -> jobs.Job:
+    """Return a job of the queue with a waiting pod of each of these classes."""
+    found = {CLASSES[each]: (0, 1) for each in classes}
+    return jobs.Job(
+        id=jobs.JobId(name),
+        uid=name,
+        namespace="ns",
+        name=name,
+        queue=queue,
+        created=0.0,
+        classes=found,
+    )
+
+
+EVERY = (
+    *(job("a", "q", "y", "x"), job("b", "r", "z"), job("c", "q", "x"), job("d", "p", "x")),
+    *(job("e", "r", "x"), job("f", "q", "z")),
+)
+
+
+def test_counted_jobs_stand_where_they_would_have_stood() -> None:
+    """The order is that of all jobs, whichever of them are counted."""
+    whole = demands.QueueDemands(sessions.SPACE, EVERY)
+    for left_out in ("b", "c", "d", "bc", "bde", "cf", "bcdef"):
+        pods = tuple(
+            demands.PendingPods(each.id, each.queue, next(iter(each.classes)), 1)
+            for each in EVERY
+            if each.id in left_out
+        )
+        awake = [each for each in EVERY if each.id not in left_out]
+        counted = demands.CountedPods(pods=pods)
+        found = demands.QueueDemands(sessions.SPACE, awake, counted=counted)
+        assert list(found.pods.items()) == list(whole.pods.items())
+        assert found.queues == whole.queues
+        assert found.pending == whole.pending

@@ -1,0 +1,338 @@
+"""Jobs without room stay out of cycles until something changes that could help them."""
+
+import dataclasses
+from typing import Any, ClassVar, NoReturn
+
+import pytest
+
+from tests import pictures, running
+from tests.unit.core.placement.parked_cluster import PICTURE, TREE, WAITING, Around, waiting
+from vscheduler.core import actions, compat, cycle, plugins
+from vscheduler.core.api import contracts
+from vscheduler.core.config import policy
+from vscheduler.core.fair_share import node_pools
+from vscheduler.core.model import decisions, jobs, snapshot
+from vscheduler.core.session import parked_groups, parked_jobs
+
+
+def test_jobs_without_room_are_left_out() -> None:
+    """Their reasons and statuses are those of the last cycle, and nobody makes their states."""
+    around = waiting()
+    assert around.parked == WAITING
+    first = {each.job: each for each in around.cycle().groups}
+    second = {each.job: each for each in around.cycle().groups}
+    assert all(second[jobs.JobId(job)] is first[jobs.JobId(job)] for job in WAITING)
+    opened = around.opened()
+    assert [each.job.id for each in opened.waiting_jobs()] == []
+    assert [each.job.id for each in opened.unfinished_jobs()] == sorted(WAITING)
+
+
+def test_jobs_that_fit_by_now_are_woken() -> None:
+    """One pod ends, so that one pod of 6 cpu has room; a job that had its turn in vain is parked
+    after the next cycle.
+    """
+    around = waiting()
+    around.end("there-0")
+    result = around.cycle()
+    assert [bind.task.name for bind in result.binds] == ["a1-0"]
+    assert around.parked == WAITING - {"default/a1", "default/a2"}
+    assert around.mirror.assume(result.binds[0].task.uid, "n1", around.now)
+    assert not around.cycle().binds
+    assert around.parked == WAITING - {"default/a1"}
+
+
+def test_more_room_elsewhere_is_no_help_but_changes_reasons() -> None:
+    """The largest hole is on another node, where the pods still don't fit."""
+    around = waiting(PICTURE.replace("cpu=6", "cpu=7"))
+    around.end("there-2")
+    result = around.cycle()
+    assert not result.binds or {bind.task.name for bind in result.binds} == {"b1-0", "b1-1"}
+    (reason,) = [each.reason for each in result.groups if each.job == "default/a1"]
+    assert reason is not None
+    assert {hole.node for hole in reason.holes} == {"n2"}
+    assert {"default/a1", "default/a2"} <= around.parked
+
+
+SHORT = """
+    node n1 cpu=8 memory=8Gi   node n2 cpu=8 memory=1Gi   node n3 cpu=1 memory=7000Mi
+    queue q   queue r
+    job r/there min=1 cpu=2 memory=600Mi phase=Running n1*3
+    job q/a1 min=1 cpu=4 memory=7Gi phase=Inqueue -
+"""
+"""Most cpu is free on n2, and most memory on n3; n1 has 2 cpu and 6392Mi."""
+
+
+def refusals(result: decisions.CycleResult) -> dict[str, int]:
+    """On how many nodes the job a1 lacks each resource."""
+    (reason,) = [each.reason for each in result.groups if each.job == "default/a1"]
+    assert reason is not None
+    return {refusal.subject: count for refusal, count in reason.refusals}
+
+
+def test_a_node_that_has_just_enough_no_longer_counts() -> None:
+    """Of cpu, so that the job still doesn't fit."""
+    around = waiting(SHORT)
+    assert refusals(around.cycle()) == {"cpu": 2, "memory": 3}
+    around.end("there-0")
+    assert refusals(around.cycle()) == {"cpu": 1, "memory": 3}
+    around.change("Pod", "there-0", status={"phase": "Running"})
+    assert refusals(around.cycle()) == {"cpu": 2, "memory": 3}
+
+
+@pytest.mark.parametrize(("node", "largest"), [("n1", "n2"), ("n2", "n1")])
+def test_reasons_follow_the_largest_hole(node: str, largest: str) -> None:
+    """A pod starts on a node, and ends; of nodes that are equal, the first one is named."""
+    around = waiting(
+        """
+        node n1 cpu=8   node n2 cpu=8   queue q
+        job q/a1 min=1 cpu=7 phase=Inqueue -
+        job q/there min=1 cpu=2 phase=Running n1 n2
+        """
+    )
+    more = f"node {node} cpu=8   queue q   job q/more min=1 cpu=1 phase=Running {node}"
+    group, pod = pictures.documents(more)[2:]
+    around.show(group)
+    for phase, expected in (("Running", largest), ("Succeeded", "n1"), ("Running", largest)):
+        around.show({**pod, "status": {"phase": phase}})
+        (reason,) = [each.reason for each in around.cycle().groups if each.job == "default/a1"]
+        assert reason is not None
+        assert [(hole.node, hole.free) for hole in reason.holes] == [(expected, 6000.0)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "parts"),
+    [
+        ("Node", "n3", {"spec": {"unschedulable": True}}),
+        ("Queue", "q", {"spec": {"weight": 3}}),
+    ],
+)
+def test_other_nodes_and_queues_wake_all(kind: str, name: str, parts: dict[str, Any]) -> None:
+    """What jobs may use has changed, and all of them are looked at again."""
+    around = waiting()
+    around.change(kind, name, **parts)
+    assert around.parked == set()
+    around.cycle()
+    assert around.parked == WAITING
+
+
+@pytest.mark.parametrize(
+    "picture",
+    [
+        "job q/other min=1 cpu=2 scheduler=other nominated=n1 -",
+        "job q/apart min=1 cpu=1 label=app=db apart=app=db@host phase=Pending -",
+    ],
+    ids=["nominated", "anti-affinity"],
+)
+def test_pods_that_others_must_respect_wake_all(picture: str) -> None:
+    """More than resources then decides where pods may go."""
+    around = waiting()
+    for document in pictures.documents(f"queue q {picture}")[1:]:
+        around.show(document)
+    assert around.parked == set()
+    around.cycle()
+    assert around.parked == set()
+
+
+def test_a_node_that_is_avoided_wakes_all() -> None:
+    """It is avoided for a while only, and reasons say so."""
+    around = waiting()
+    status = {"phase": "Failed", "reason": "OutOfcpu", "startTime": pictures.NOW.isoformat()}
+    around.change("Pod", "there-5", status=status)
+    assert around.parked == set()
+    around.cycle()
+    assert around.parked == set()
+
+
+def test_nominations_wake_all() -> None:
+    """Room that evictions made is kept for single pods."""
+    around = waiting()
+    nominations = {jobs.TaskId("a1-00000"): "n1"}
+    around.carried = dataclasses.replace(around.carried, nominations=nominations)
+    assert around.parked == set()
+
+
+def test_another_configuration_wakes_all() -> None:
+    """Whatever the difference is."""
+    around = waiting()
+    around.policy = running.policy_of({**TREE, "actions": "enqueue, allocate"})
+    assert around.parked == set()
+
+
+def test_too_many_kinds_of_nodes_wake_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not all domains are told apart then, and how they are merged depends on all pods."""
+    around = waiting()
+    monkeypatch.setattr(node_pools, "DOMAINS_MAX", 1)
+    around.show(pictures.documents("queue q job q/late cpu=5 select=zone=a -")[1])
+    around.show(pictures.documents("queue q job q/late cpu=5 select=zone=a -")[2])
+    around.cycle()
+    assert around.parked == set()
+
+
+def test_a_job_that_changes_is_woken() -> None:
+    """The others stay where they are."""
+    around = waiting()
+    around.change("PodGroup", "a1", spec={"queue": "q", "minMember": 2})
+    assert around.parked == WAITING - {"default/a1"}
+    around.cycle()
+
+
+def test_what_was_promised_ends_in_time() -> None:
+    """A job whose admission expires is awake, and the cycle is due at that time."""
+    around = waiting(PICTURE.replace("job q/b1 min=2", "job q/b1 min=2 minresources=cpu:10"))
+    assert around.parked == WAITING
+    around.now += 10.0
+    result = around.cycle()
+    assert result.wake_at == around.now + 590.0
+    around.now += 590.0
+    assert around.parked == WAITING - {"default/b1"}
+    around.cycle()
+    assert around.parked == WAITING - {"default/b1"}
+
+
+HELD = """
+    node n1 cpu=8   queue q
+    job q/there min=1 cpu=6 phase=Running n1
+"""
+
+
+@pytest.mark.parametrize("settings", ["port=80", "apart=app=db@host label=app=db", "subgroups=1x1"])
+def test_pods_that_wait_for_more_than_resources_stay_awake(settings: str) -> None:
+    """Host ports and other pods decide as well, or which pods of a group are placed."""
+    around = waiting(f"{HELD} job q/a min=1 cpu=4 phase=Inqueue {settings} -")
+    assert around.parked == set()
+
+
+class Moody(contracts.Plugin):
+    """A plugin that may refuse pods for reasons of its own."""
+
+    name = "moody"
+    refuses: ClassVar[bool] = False
+
+    def allocatable(self, queue: object, task: jobs.Task) -> bool:
+        """Answer as it likes."""
+        del queue, task
+        return not self.refuses
+
+
+class Steady(Moody):
+    """The same, but it says when its answers change."""
+
+    name = "steady"
+    waiting_lasts = True
+
+    def queue_outlook(self, queue: object) -> bool:
+        """Return what the answers depend on."""
+        del queue
+        return self.refuses
+
+
+class Full(contracts.Plugin):
+    """A plugin for which a queue has enough, or has not."""
+
+    name = "full"
+    waiting_lasts = True
+    refuses: ClassVar[bool] = False
+
+    def overused(self, queue: object) -> bool:
+        """Answer as it likes."""
+        del queue
+        return self.refuses
+
+    queue_outlook = overused
+
+
+def with_plugin(plugin: type[contracts.Plugin]) -> policy.Policy:
+    """The configuration with one more plugin."""
+    tree = {**TREE, "tiers": [*TREE["tiers"], {"plugins": [{"name": plugin.name}]}]}
+    parsed = policy.parse(tree, (*plugins.PLUGINS, plugin), actions.ACTIONS, compat.VOLCANO)
+    assert parsed.policy is not None, parsed.problems
+    return parsed.policy
+
+
+@pytest.mark.parametrize(("plugin", "parked"), [(Moody, set()), (Steady, WAITING), (Full, WAITING)])
+def test_plugins_declare_what_answers_depend_on(
+    plugin: type[contracts.Plugin], parked: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A plugin that doesn't has all jobs awake; what it says is heard at once either way."""
+    around = Around()
+    around.policy = with_plugin(plugin)
+    around.cycle()
+    assert around.parked == parked
+    monkeypatch.setattr(plugin, "refuses", True)
+    codes = {each.reason.code for each in around.cycle().groups if each.reason is not None}
+    assert codes == {decisions.ReasonCode.QUEUE_OVER_SHARE}
+
+
+def test_reasons_follow_what_the_queue_has() -> None:
+    """Where the queue may have the pod, only room is lacking, and the other way round."""
+    around = waiting(
+        """
+        node n1 cpu=5   node n2 cpu=3   queue q capability=cpu:4   queue r
+        job q/own min=1 cpu=2 phase=Running n1   job r/there min=1 cpu=2 phase=Running n1
+        job q/a1 min=1 cpu=4 phase=Inqueue -
+        """
+    )
+    code = decisions.ReasonCode
+    for phase, expected in (
+        ("Succeeded", code.NO_ROOM),
+        ("Running", code.QUEUE_OVER_SHARE),
+        ("Succeeded", code.NO_ROOM),
+    ):
+        assert around.parked == {"default/a1"}
+        around.change("Pod", "own-0", status={"phase": phase})
+        found = [each.reason for each in around.cycle().groups if each.job == "default/a1"]
+        assert [reason and reason.code for reason in found] == [expected]
+
+
+def test_reasons_are_told_within_the_budget() -> None:
+    """What the budget doesn't suffice for is told by the next cycles, and wakes nobody."""
+    around = waiting(PICTURE.replace("cpu=6", "cpu=7"))
+    around.end("there-2")
+    around.show(pictures.documents("queue q job q/late min=1 cpu=2 phase=Inqueue -")[1])
+    told: dict[jobs.JobId, decisions.GroupStatus] = {}
+    for _ in range(6):
+        result = around.cycle(60)
+        told |= {each.job: each for each in result.groups}
+        if result.finished:
+            break
+    assert result.finished
+    final = {each.job: each for each in around.cycle().groups}
+    assert {job: told[job] for job in final} == final
+
+
+def test_a_rest_that_was_left_out_is_told_later() -> None:
+    """A stale group has no status, and keeps its jobs parked."""
+    around = waiting()
+    groups = around.opened().parking.found.groups
+    stale = dataclasses.replace(groups[0], is_stale=True)
+    found = parked_jobs.Parking(parked_groups.ParkedGroups([stale, *groups[1:]]))
+    assert {each.job for each in found.statuses()} == WAITING - stale.members.keys()
+    found.explain(stale, stale.reason)
+    assert {each.job for each in found.statuses()} == WAITING
+
+
+@pytest.mark.parametrize("hook", ["allocatable", "queue_outlook"])
+def test_nothing_is_kept_after_a_plugin_failed(hook: str) -> None:
+    """The cycle started again, with answers that may not be those of the plugin."""
+
+    def fail(*_: object) -> NoReturn:
+        raise ValueError
+
+    taken = Around().mirror.snapshot(pictures.NOW.timestamp(), snapshot.FRESH)
+    failing = type("Failing", (Steady,), {"name": "failing", hook: fail})
+    result = cycle.run_cycle(taken, with_plugin(failing))
+    assert [fault.hook for fault in result.faults] == [hook]
+    assert result.carried.parked is None
+
+
+def test_groups_are_in_order_of_their_first_jobs() -> None:
+    """Whoever leaves a group; and a group without jobs is none."""
+    around = waiting()
+    found = around.opened().parking.found
+    assert [list(group.members) for group in found.groups] == [
+        ["default/a1", "default/a2"],
+        ["default/b1"],
+    ]
+    left = found.only({jobs.JobId("default/a2"), jobs.JobId("default/b1")})
+    assert [list(group.members) for group in left.groups] == [["default/a2"], ["default/b1"]]
+    assert found.only(set()).groups == parked_groups.NO_GROUPS.groups

@@ -1,0 +1,50 @@
+"""States of jobs are made when asked for, and are complete for whoever goes through them."""
+
+import pytest
+
+from tests.unit.core import sessions
+from vscheduler.core.config import cycle_rules
+from vscheduler.core.model import jobs
+from vscheduler.core.session import job_states
+
+
+@pytest.fixture
+def states() -> job_states.JobStates:
+    """Return the states of two jobs that are awake, and of one between them that is parked."""
+    awake, parked = (
+        {each.id: each for each in map(sessions.job, names)} for names in (("a", "c"), ("b",))
+    )
+    return job_states.JobStates(awake, parked, cycle_rules.DEFAULT)
+
+
+def test_nothing_is_made_unasked(states: job_states.JobStates) -> None:
+    """Neither by counting, nor by asking for a job's presence."""
+    (first, *_), size = states._awake, len(states)
+    assert (size, first in states, "missing" in states, bool(states)) == (3, True, False, True)
+    assert states.known(first) is None
+    made = states[first]
+    assert states.known(first) is made is states[first] is states.get(first)
+
+
+def test_all_are_made_for_whoever_goes_through_them(states: job_states.JobStates) -> None:
+    """In order of IDs, whatever was asked for first; and what is known stays the same."""
+    last = max(states._awake)
+    made = states[last]
+    names = [state.job.name for state in states.values()]
+    assert names == ["a", "b", "c"]
+    assert list(states) == list(states.keys()) == sorted(states)
+    assert dict(states.items())[last] is made
+
+
+def test_parked_jobs_are_admitted(states: job_states.JobStates) -> None:
+    """Whatever phase is stored."""
+    phases = {state.job.name: state.phase for state in states.values()}
+    assert phases["b"] is jobs.Phase.INQUEUE
+    assert phases["a"] is states[min(states)].job.phase
+
+
+def test_jobs_that_do_not_exist_have_no_state(states: job_states.JobStates) -> None:
+    """As in any dictionary."""
+    with pytest.raises(KeyError):
+        states[jobs.JobId("missing")]
+    assert states.get(jobs.JobId("missing")) is None

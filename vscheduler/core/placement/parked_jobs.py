@@ -1,0 +1,243 @@
+"""Parked jobs in a cycle: which of them have room now, and whether their reasons are still right.
+
+Both questions are asked about what has changed, and answered for all parked jobs at once. Jobs that
+might have room are woken, and take part in the cycle as if they had never been parked.
+"""
+
+from collections import deque
+from collections.abc import Hashable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vscheduler.core.fair_share import demands, node_pools
+from vscheduler.core.model import decisions, resources
+from vscheduler.core.placement import unschedulable_classes
+from vscheduler.core.session import parked_groups, reasons
+from vscheduler.core.session import session as working
+
+CELLS_MAX = 2**22
+"""At most this many requests are compared with nodes at once, times resources."""
+
+REASON_COST = 50
+"""Approximate microseconds for finding out the reason of one group."""
+
+PART = 4
+"""At most a quarter of the budget is for reasons of parked jobs while there are pods to bind."""
+
+STATUS_COST = 8
+"""Approximate microseconds for giving one job another reason."""
+
+CELLS_PER_UNIT = 2000
+"""How many comparisons take about a microsecond."""
+
+Groups = Sequence[parked_groups.ParkedGroup]
+Flags = NDArray[np.bool_]
+
+NODES_REFUSE = (decisions.ReasonCode.NO_ROOM, decisions.ReasonCode.NEVER_FITS)
+"""Reasons that name what nodes lack, and not what the queue may have."""
+
+
+def wake(session: working.Session) -> None:
+    """Wake the parked jobs that might be placed by now, before jobs line up.
+
+    Those are jobs whose pods fit on a node that has more free than before, whether or not they may
+    use the node; and all jobs where more than free resources decides.
+    """
+    parking = session.parking
+    if not parking:
+        return
+    if session.held_pods.holders or session.pools.merged:
+        session.wake_jobs(list(parking.groups))
+        return
+    moved = {state.job.id for state in session.job_states.moved()}
+    if moved:
+        session.wake_jobs([each for each in parking.groups if not moved.isdisjoint(each.members)])
+    groups = list(parking.groups)
+    assert parking.before is not None, "parked jobs wait for what was free"
+    free = _free(session)
+    more = np.flatnonzero((free > parking.before.free).any(axis=1))
+    if groups and more.size:
+        fits = _fits(session, _requests(session, groups), free[more])
+        session.wake_jobs([group for group, may in zip(groups, fits.tolist(), strict=True) if may])
+
+
+def report(session: working.Session) -> None:
+    """Give parked jobs new reasons where the old ones are no longer right.
+
+    If the budget doesn't suffice, nothing is said of the rest, and the next cycle goes on with it.
+    Pods that can start don't wait for reasons: beside them, reasons get a quarter of the budget.
+    """
+    parking, budget = session.parking, session.work_budget
+    if not parking.is_on:
+        return
+    free, outlooks = _free(session), _outlooks(session)
+    part_is_spent = budget.part(PART if session.decided.binds else 1)
+    for place, group in enumerate(_unsure(session, free, outlooks) if parking else ()):
+        if place and part_is_spent():
+            parking.leave_stale(group)
+            budget.leave_unfinished()
+            continue
+        budget.charge(group.first.namespace)
+        reason = _reason(session, group)
+        if reason != group.reason:
+            session.spend("parked", STATUS_COST * len(group.members))
+        parking.explain(group, reason)
+    budget.charge()
+    domains = {} if session.pools.merged else _domains(session)
+    parking.seen = parked_groups.Seen(free=free, outlooks=outlooks, domains=domains)
+
+
+def _free(session: working.Session) -> resources.Vector:
+    """Return what nodes have free after pending releases, (N, R)."""
+    free: resources.Vector = session.cluster.allocatable - session.cluster.future_used
+    return free
+
+
+def _outlooks(session: working.Session) -> Mapping[str, Hashable]:
+    """Return what plugins look at of each queue."""
+    asked = session.dispatch.asks("queue_outlook")
+    return {
+        name: tuple(session.dispatch.every("queue_outlook", queue)) if asked else ()
+        for name, queue in session.queues.items()
+    }
+
+
+def _domains(session: working.Session) -> Mapping[demands.Pair, node_pools.Domain]:
+    """Return the nodes that pods could use, where these only change with nodes and queues."""
+    domains = [node_pools.Domain(mask) for mask in session.pools.masks]
+    return {
+        pair: domains[domain]
+        for pair, (domain, _) in session.pools.demands.items()
+        if not (pair[1].constraints.volumes or pair[1].constraints.resource_claims)
+    }
+
+
+def _requests(session: working.Session, groups: Groups) -> resources.Vector:
+    """Return the requests of pods of these groups, (G, R)."""
+    parking = session.parking
+    rows = [parking.groups[group] for group in groups]
+    requests: resources.Vector = parking.found.requests[rows]
+    return requests
+
+
+def _fits(session: working.Session, requests: resources.Vector, free: resources.Vector) -> Flags:
+    """Return which of the requests (G, R) fit into what any of these nodes has free, (n, R)."""
+    found = np.zeros(len(requests), dtype=np.bool_)
+    # Most requests are larger than what any node has free of some resource.
+    left = np.flatnonzero(((requests <= free.max(axis=0)) | (requests == 0)).all(axis=1))
+    step = max(1, CELLS_MAX // max(1, free.size))
+    for start in range(0, left.size, step):
+        part = left[start : start + step]
+        asked = requests[part, np.newaxis]
+        session.spend("parked", 1 + part.size * free.size // CELLS_PER_UNIT)
+        found[part] = ((asked <= free) | (asked == 0)).all(axis=2).any(axis=1)
+    return found
+
+
+def _unsure(
+    session: working.Session, free: resources.Vector, outlooks: Mapping[str, Hashable]
+) -> Groups:
+    """Return the groups whose reasons may no longer be right."""
+    parking = session.parking
+    groups, before = list(parking.groups), parking.before
+    assert before is not None, "parked jobs wait for what was free"
+    rows = np.flatnonzero((free != before.free).any(axis=1))
+    changed = {
+        name for name, outlook in outlooks.items() if outlook != before.outlooks.get(name, None)
+    }
+    if not rows.size and not changed:
+        return [group for group in groups if group.is_stale]
+    crossed = _crossed(session, _requests(session, groups), before.free[rows], free[rows])
+    holes = _Holes(session, before.free, free, rows)
+    overused = {
+        name for name in changed if session.dispatch.any_says("overused", session.queues[name])
+    }
+
+    def may_differ(group: parked_groups.ParkedGroup) -> bool:
+        name = group.first.queue
+        if group.is_stale or holes.may_differ(group.reason):
+            return True
+        return name in changed and (
+            name in overused
+            or group.reason.code not in NODES_REFUSE
+            or not _is_allocatable(session, group)
+        )
+
+    pairs = zip(groups, crossed.tolist(), strict=True)
+    return [group for group, is_crossed in pairs if is_crossed or may_differ(group)]
+
+
+def _is_allocatable(session: working.Session, group: parked_groups.ParkedGroup) -> bool:
+    task = group.first.tasks[0]
+    return session.dispatch.all_agree("allocatable", session.queues[group.first.queue], task)
+
+
+def _crossed(
+    session: working.Session,
+    requests: resources.Vector,
+    before: resources.Vector,
+    now: resources.Vector,
+) -> Flags:
+    """Return for which requests (G, R) any of these nodes (n, R) had enough of a resource, and has
+    not, or the other way round.
+    """
+    found = np.zeros(len(requests), dtype=np.bool_)
+    low, high = np.minimum(before, now), np.maximum(before, now)
+    step = max(1, CELLS_MAX // max(1, before.size))
+    for start in range(0, len(requests), step):
+        part = slice(start, start + step)
+        asked = requests[part, np.newaxis]
+        session.spend("parked", 1 + len(asked) * before.size // CELLS_PER_UNIT)
+        found[part] = ((low < asked) & (asked <= high) & (asked > 0)).any(axis=(1, 2))
+    return found
+
+
+class _Holes:
+    """Tells whether the largest free amounts that reasons name are still the largest."""
+
+    def __init__(
+        self,
+        session: working.Session,
+        before: resources.Vector,
+        now: resources.Vector,
+        rows: NDArray[np.intp],
+    ) -> None:
+        """`rows` are the nodes whose free amounts differ."""
+        self._layout, self._columns = session.layout, session.space.columns
+        self._before, self._now, self._rows = before, now, rows
+        self._known: dict[decisions.MissingResource, bool] = {}
+
+    def may_differ(self, reason: decisions.Reason) -> bool:
+        """Whether another node may have more free by now, or the same node another amount."""
+        return any(map(self._may_differ, reason.holes)) if self._rows.size else False
+
+    def _may_differ(self, hole: decisions.MissingResource) -> bool:
+        known = self._known.get(hole)
+        if known is None:
+            known = self._known[hole] = self._compare(hole)
+        return known
+
+    def _compare(self, hole: decisions.MissingResource) -> bool:
+        row, column = self._layout.rows[hole.node], self._columns[hole.resource]
+        amount = self._now[row, column]
+        if amount != self._before[row, column] or amount <= 0:
+            return True
+        others = self._rows[self._rows != row]
+        rivals = self._now[others, column]
+        return bool(((rivals > amount) | ((rivals == amount) & (others < row))).any())
+
+
+def _reason(session: working.Session, group: parked_groups.ParkedGroup) -> decisions.Reason:
+    """Return the reason that the jobs would get if one of them had its turn now."""
+    session.spend("parked", REASON_COST)
+    job = group.first
+    state, queue = session.job_states[job.id], session.queues[job.queue]
+    turn = reasons.JobTurn(state, deque((job.tasks[0],)))
+    if session.dispatch.any_says("overused", queue):
+        reasons.note_share(session, queue, turn)
+    else:
+        unschedulable_classes.record_refusal(session, queue, turn, {})
+    reason = session.reasons.by_job[job.id]
+    session.reasons.forget(job.id)
+    return reason

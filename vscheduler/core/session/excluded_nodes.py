@@ -1,0 +1,41 @@
+"""Excluded nodes: nodes whose resources aren't shared out, with the reason for each."""
+
+from vscheduler.core.model import decisions, jobs, refusals
+from vscheduler.core.session import session as working
+
+TOO_SMALL = refusals.Refusal(refusals.RefusalCode.TOO_SMALL)
+
+
+def exclusions(session: working.Session) -> tuple[decisions.Exclusion, ...]:
+    """Return the nodes that no pod could use, by the first filter that refuses a sample pod.
+
+    The largest group comes first.
+    """
+    left = session.policy.rules.unused_nodes(session)
+    if not left.size:
+        return ()
+    by_refusal: dict[refusals.Refusal, list[str]] = {}
+    task = _some_task(session)
+    verdicts = () if task is None else session.placement.verdicts(task, session.cluster.view())
+    for verdict in (each for each in verdicts if not each.temporary):
+        for row in left[~verdict.passes[left]].tolist():
+            refused = by_refusal.setdefault(refusals.of(verdict.refusal), [])
+            refused.append(session.layout.names[row])
+        left = left[verdict.passes[left]]
+    if left.size and task is not None:
+        by_refusal[TOO_SMALL] = [session.layout.names[row] for row in left.tolist()]
+    found = [
+        decisions.Exclusion(refusal=refusal, nodes=tuple(names))
+        for refusal, names in by_refusal.items()
+    ]
+    return tuple(sorted(found, key=lambda each: (-len(each.nodes), each.refusal)))
+
+
+def _some_task(session: working.Session) -> jobs.Task | None:
+    """Return a pod that has or wants a node; as far as possible the same pod in every cycle."""
+    for job in session.snapshot.jobs:
+        if job.queue in session.queues:
+            for task in job.tasks:
+                if task.pod_class in job.classes:
+                    return task
+    return None

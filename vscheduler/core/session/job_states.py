@@ -1,0 +1,95 @@
+"""JobStates: the state of each job in this cycle, made when first asked for.
+
+Most jobs of a large cluster run, or wait in vain, and nobody asks for their states.
+"""
+
+import functools
+from collections.abc import Callable, ItemsView, Iterator, KeysView, Mapping, ValuesView
+from typing import TypeVar
+
+from vscheduler.core.config import cycle_rules
+from vscheduler.core.model import jobs
+from vscheduler.core.session import job_state
+
+Default = TypeVar("Default")
+
+
+class JobStates(dict[jobs.JobId, job_state.JobState]):
+    """The states of all jobs whose queue exists, in order of IDs.
+
+    A dictionary, because placement looks up the state of a job for each pod. States are missing
+    until asked for; whoever goes through all jobs has all states made.
+    """
+
+    def __init__(
+        self,
+        awake: Mapping[jobs.JobId, jobs.Job],
+        parked: Mapping[jobs.JobId, jobs.Job],
+        rules: cycle_rules.CycleRules,
+    ) -> None:
+        """Both mappings are in order of IDs. Parked jobs are Inqueue, whatever is stored."""
+        super().__init__()
+        self._awake, self._parked, self._rules = awake, parked, rules
+        self.known: Callable[[jobs.JobId], job_state.JobState | None]
+        """Return the state of a job if it is made by now."""
+        self.known = functools.partial(dict.get, self)
+
+    def __missing__(self, job: jobs.JobId) -> job_state.JobState:
+        """Make the state of a job."""
+        parked = self._parked.get(job)
+        state = job_state.JobState(self._awake[job] if parked is None else parked, self._rules)
+        if parked is not None:
+            state.phase = jobs.Phase.INQUEUE
+        self[job] = state
+        return state
+
+    def unsettled(self) -> set[jobs.JobId]:
+        """Return the jobs whose states are made, and that could still request something."""
+        return {job for job, state in super().items() if not state.fully_scheduled}
+
+    def moved(self) -> list[job_state.JobState]:
+        """Return the jobs with a task that has moved."""
+        return [state for state in super().values() if not state.untouched]
+
+    def get(self, job: jobs.JobId, default: Default = None) -> job_state.JobState | Default:  # type: ignore[assignment]  # None is a Default
+        """Return the state of the job, or the default for an unknown job."""
+        return self[job] if job in self else default  # noqa: SIM401 - this is that method
+
+    def __contains__(self, job: object) -> bool:
+        """Whether there is such a job."""
+        return super().__contains__(job) or job in self._awake or job in self._parked
+
+    def __len__(self) -> int:
+        """Return the number of jobs."""
+        return len(self._awake) + len(self._parked)
+
+    def __bool__(self) -> bool:
+        """Whether there is any job."""
+        return bool(self._awake or self._parked)
+
+    def __iter__(self) -> Iterator[jobs.JobId]:
+        """Iterate over the IDs of all jobs."""
+        self._make_all()
+        return super().__iter__()
+
+    def keys(self) -> KeysView[jobs.JobId]:  # type: ignore[override]  # dict has a class of its own
+        """Return the IDs of all jobs."""
+        return KeysView(self)
+
+    def values(self) -> ValuesView[job_state.JobState]:  # type: ignore[override]  # as above
+        """Return the states of all jobs."""
+        self._make_all()
+        return super().values()
+
+    def items(self) -> ItemsView[jobs.JobId, job_state.JobState]:  # type: ignore[override]
+        """Return all jobs with their states."""
+        self._make_all()
+        return super().items()
+
+    def _make_all(self) -> None:
+        """Make all states that are missing, and put the jobs in order."""
+        if super().__len__() == len(self):
+            return
+        ordered = [self[job] for job in sorted((*self._awake, *self._parked))]
+        self.clear()
+        self.update({state.job.id: state for state in ordered})

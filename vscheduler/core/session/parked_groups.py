@@ -1,0 +1,173 @@
+"""ParkedJobs: jobs without room, with what they wait for, as one cycle hands them to the next.
+
+Jobs made from one template wait for the same, and are kept as one group.
+"""
+
+import itertools
+import math
+import operator
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from vscheduler.core.config import policy as policies
+from vscheduler.core.fair_share import demands, inqueue_resources, node_pools
+from vscheduler.core.model import decisions, jobs, queues, resources, snapshot
+from vscheduler.core.session import job_state
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ParkedGroup:
+    """Parked jobs made from one template, which all wait for the same reason."""
+
+    likeness: Hashable
+    """What the jobs have in common (session.job_likeness)."""
+    request: resources.Vector
+    """The request of each pod, (R,)."""
+    reason: decisions.Reason
+    members: Mapping[jobs.JobId, jobs.Job]
+    """The jobs, in order of IDs."""
+    statuses: Mapping[jobs.JobId, decisions.GroupStatus]
+    due: Mapping[jobs.JobId, float]
+    """When the admission of each job with minResources expires."""
+    is_stale: bool = False
+    """Whether the budget was too small to tell whether the reason is still right."""
+
+    @property
+    def first(self) -> jobs.Job:
+        """The first job."""
+        return next(iter(self.members.values()))
+
+    def only(self, staying: Collection[jobs.JobId]) -> "ParkedGroup | None":
+        """Return the group with these jobs only; None if none of them is left."""
+        if all(map(staying.__contains__, self.members)):
+            return self
+        left = {job: each for job, each in self.members.items() if job in staying}
+        if not left:
+            return None
+        return replace(
+            self,
+            members=left,
+            statuses={job: self.statuses[job] for job in left},
+            due={job: due for job, due in self.due.items() if job in left},
+        )
+
+    def explained(self, reason: decisions.Reason) -> "ParkedGroup":
+        """Return the group with another reason, and with statuses that give this reason."""
+        statuses = {job: replace(status, reason=reason) for job, status in self.statuses.items()}
+        return replace(self, reason=reason, statuses=statuses, is_stale=False)
+
+
+def joined(groups: Sequence[ParkedGroup]) -> ParkedGroup:
+    """Return one group of all jobs of these groups, which are alike and wait for equal reasons."""
+    if len(groups) == 1:
+        return groups[0]
+    every = {job: each for group in groups for job, each in group.members.items()}
+    return replace(
+        groups[0],
+        members={job: every[job] for job in sorted(every)},
+        statuses={job: each for group in groups for job, each in group.statuses.items()},
+        due={job: due for group in groups for job, due in group.due.items()},
+    )
+
+
+class ParkedGroups:
+    """Groups in order of their first jobs, with what follows from them; kept while none changes."""
+
+    def __init__(self, groups: Iterable[ParkedGroup] = ()) -> None:
+        self.groups = tuple(sorted(groups, key=lambda group: group.first.id))
+        self.jobs: Mapping[jobs.JobId, jobs.Job] = dict(
+            itertools.chain.from_iterable(group.members.items() for group in self.groups)
+        )
+        dues = itertools.chain.from_iterable(group.due.values() for group in self.groups)
+        self.due = min(dues, default=math.inf)
+        """When the first admission expires; infinite without any."""
+
+    @cached_property
+    def statuses(self) -> Sequence[decisions.GroupStatus]:
+        """The statuses of all jobs, by job, without stale ones."""
+        return statuses_of(self.groups)
+
+    @cached_property
+    def uids(self) -> Collection[str]:
+        """The UIDs of all jobs."""
+        return {job.uid for job in self.jobs.values()}
+
+    @cached_property
+    def by_queue(self) -> Mapping[str, Sequence[ParkedGroup]]:
+        """The groups of each queue."""
+        found: dict[str, list[ParkedGroup]] = {}
+        for group in self.groups:
+            found.setdefault(group.first.queue, []).append(group)
+        return found
+
+    @cached_property
+    def requests(self) -> resources.Vector:
+        """The request of a pod of each group, (G, R)."""
+        return np.array([group.request for group in self.groups], dtype=np.int64)
+
+    @cached_property
+    def counted(self) -> demands.CountedPods:
+        """What the jobs request, and what was promised to them."""
+        pods: dict[demands.Pair, demands.PendingPods] = {}
+        promised: dict[str, resources.ResourceMap] = {}
+        for group in self.groups:
+            first = group.first
+            pair = first.queue, first.tasks[0].pod_class
+            number = len(first.tasks) * len(group.members)
+            known = pods.get(pair) or demands.PendingPods(first.id, *pair, 0)
+            pods[pair] = known._replace(number=known.number + number)
+            for job in group.due:
+                more = inqueue_resources.outstanding(job_state.JobState(group.members[job]))
+                promised[first.queue] = resources.add(promised.get(first.queue, {}), more)
+        return demands.CountedPods(pods=tuple(pods.values()), promised=promised)
+
+    def only(self, staying: Collection[jobs.JobId]) -> "ParkedGroups":
+        """Return these jobs only."""
+        return ParkedGroups(filter(None, (group.only(staying) for group in self.groups)))
+
+
+def statuses_of(groups: Iterable[ParkedGroup]) -> Sequence[decisions.GroupStatus]:
+    """Return the statuses of all jobs of these groups, by job, without stale ones."""
+    told = (group.statuses.values() for group in groups if not group.is_stale)
+    return sorted(itertools.chain.from_iterable(told), key=operator.attrgetter("job"))
+
+
+NO_GROUPS = ParkedGroups()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Seen:
+    """What was free, and what plugins looked at, when the reasons of parked jobs were right."""
+
+    free: resources.Vector
+    """What each node had free after pending releases, (N, R)."""
+    outlooks: Mapping[str, Hashable]
+    """By queue, the answers of plugins to `queue_outlook`."""
+    domains: Mapping[demands.Pair, node_pools.Domain]
+    """The nodes that pods could use if these were empty; only pods without volumes and
+    claims."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ParkedJobs:
+    """All parked jobs, and what they wait for. Without influence on decisions."""
+
+    policy: policies.Policy
+    space: resources.ResourceSpace
+    allocatable: resources.Vector
+    """The array of the snapshot; replaced whenever a node changes in anything except its pods."""
+    queues: Mapping[str, queues.Queue]
+    seen: Seen
+    found: ParkedGroups
+
+    def holds(self, taken: snapshot.Snapshot, policy: policies.Policy) -> bool:
+        """Whether the jobs still wait for the same nodes, by the same rules."""
+        return (
+            self.policy is policy
+            and self.space is taken.space
+            and self.allocatable is taken.nodes.allocatable
+            and self.queues == taken.queues
+        )

@@ -1,0 +1,258 @@
+"""Parked jobs: jobs without room that cycles leave out until something changes that could help.
+
+A job is parked after a cycle in which no usable node had enough free resources for its pods. The
+next cycles keep its reason and status, and neither sort the job nor ask plugins about it. It is
+awake again once more is free on a node on which its pods would then fit, and whenever anything else
+changes that its wait depends on (kube-scheduler: unschedulablePods and queueing hints).
+
+All that a wait depends on is named here: nodes, queues and settings in `ParkedJobs`, the job itself
+by identity in `divide`, and in `_may_last` what mustn't be there at all. What is free, and what the
+queue has, is compared by `placement.parked_jobs` once plugins are open.
+"""
+
+import itertools
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from vscheduler.core.config import policy as policies
+from vscheduler.core.fair_share import inqueue_resources, node_pools
+from vscheduler.core.model import decisions, jobs, resources, snapshot
+from vscheduler.core.session import decided, job_state, job_states, parked_groups
+
+
+def divide(
+    taken: snapshot.Snapshot, policy: policies.Policy, *, apart: bool
+) -> tuple[Sequence[jobs.Job], "Parking"]:
+    """Return the jobs that are awake in this cycle, and those that stay parked.
+
+    `apart` says that no pod has a term about other pods: pods compete for resources only. A job
+    that has changed is another object. A job whose admission expires is awake.
+    """
+    if not (policy.parks_jobs and _may_last(taken, apart=apart)):
+        return taken.jobs, Parking(is_on=False)
+    known = taken.carried.parked
+    if not isinstance(known, parked_groups.ParkedJobs) or not known.holds(taken, policy):
+        return taken.jobs, Parking()
+    parked = known.found.jobs
+    awake = [job for job in taken.jobs if parked.get(job.id) is not job]
+    if len(awake) + len(parked) == len(taken.jobs) and taken.now < known.found.due:
+        return awake, Parking(known.found, known.seen)
+    dues = itertools.chain.from_iterable(group.due.items() for group in known.found.groups)
+    late = {job for job, due in dues if taken.now >= due}
+    staying = {job.id for job in taken.jobs if parked.get(job.id) is job} - late
+    awake = [job for job in taken.jobs if job.id not in staying]
+    return awake, Parking(known.found.only(staying), known.seen)
+
+
+def _may_last(taken: snapshot.Snapshot, *, apart: bool) -> bool:
+    """Whether only resources keep pods from nodes, and nothing is reserved for single pods."""
+    return apart and not (taken.carried.nominations or taken.nominated or taken.refused)
+
+
+class Concluded(Protocol):
+    """The running cycle at its end, as far as parking reads it."""
+
+    snapshot: snapshot.Snapshot
+    policy: policies.Policy
+    job_states: job_states.JobStates
+    reasons: decided.JobReasons
+
+    @property
+    def pools(self) -> node_pools.NodePools:
+        """The nodes, by the queues and pods that could use them."""
+
+
+class Parking:
+    """The parked jobs of one cycle, and the jobs to park after it."""
+
+    def __init__(
+        self,
+        found: parked_groups.ParkedGroups = parked_groups.NO_GROUPS,
+        before: parked_groups.Seen | None = None,
+        *,
+        is_on: bool = True,
+    ) -> None:
+        """`before` is what the reasons of these groups depend on."""
+        self.found = found
+        """The groups that were parked as the cycle began."""
+        self.before = before
+        self.is_on = is_on
+        self._rows = {group: row for row, group in enumerate(found.groups)}
+        self.groups: Mapping[parked_groups.ParkedGroup, int] = self._rows
+        """The groups that are still parked, with their rows in `found.requests`."""
+        self.seen: parked_groups.Seen | None = None
+        """What reasons in this cycle depend on; None until they are given."""
+        self._explained: dict[parked_groups.ParkedGroup, parked_groups.ParkedGroup] = {}
+        self._woken: list[parked_groups.ParkedGroup] = []
+        self._due: dict[jobs.JobId, float] = {}
+        self._without_room: set[jobs.JobId] = set()
+        self._candidates: dict[jobs.JobId, tuple[Hashable, decisions.Reason]] = {}
+
+    def __bool__(self) -> bool:
+        """Whether any job is parked."""
+        return bool(self._rows)
+
+    def wake(self, groups: Iterable[parked_groups.ParkedGroup]) -> list[parked_groups.ParkedGroup]:
+        """Take groups out, and return them with the reasons that are right by now."""
+        woken = []
+        for group in groups:
+            del self._rows[group]
+            woken.append(self._explained.pop(group, group))
+        if self.seen is not None:
+            self._woken += woken
+        return woken
+
+    def explain(self, group: parked_groups.ParkedGroup, reason: decisions.Reason) -> None:
+        """Record the reason that a group has now, if that is another one than before."""
+        if reason != group.reason:
+            self._explained[group] = group.explained(reason)
+        elif group.is_stale:
+            self._explained[group] = replace(group, is_stale=False)
+
+    def leave_stale(self, group: parked_groups.ParkedGroup) -> None:
+        """Say nothing of a group in this cycle; the next cycle finds out its reason."""
+        if not group.is_stale:
+            self._explained[group] = replace(group, is_stale=True)
+
+    def expires(self, job: jobs.JobId, due: float) -> None:
+        """Record when the admission of a job with minResources expires."""
+        self._due[job] = due
+
+    def note_without_room(self, states: Iterable[job_state.JobState]) -> None:
+        """Record that no usable node has enough free resources for a pod of these jobs."""
+        if self.is_on:
+            self._without_room.update(state.job.id for state in states)
+
+    def park(self, state: job_state.JobState, likeness: Hashable, reason: decisions.Reason) -> None:
+        """Park a job after the cycle for the reason given now, if it is without room."""
+        if state.job.id in self._without_room:
+            self._candidates[state.job.id] = likeness, reason
+
+    def statuses(self) -> Sequence[decisions.GroupStatus]:
+        """Return the statuses of all jobs that are still parked, by job."""
+        if len(self._rows) == len(self.found.groups) and not self._explained:
+            return self.found.statuses
+        return parked_groups.statuses_of(self._explained.get(group, group) for group in self._rows)
+
+    def uids(self) -> Collection[str]:
+        """Return the UIDs of all jobs that are still parked."""
+        if len(self._rows) == len(self.found.groups):
+            return self.found.uids
+        return {job.uid for group in self._rows for job in group.members.values()}
+
+    def of_queues(
+        self, names: Collection[str]
+    ) -> Mapping[str, Sequence[parked_groups.ParkedGroup]]:
+        """Return the groups that are still parked of each of these queues that has any."""
+        every = {name: self.found.by_queue[name] for name in self.found.by_queue if name in names}
+        if len(self._rows) == len(self.found.groups):
+            return every
+        left = {
+            name: [each for each in groups if each in self._rows] for name, groups in every.items()
+        }
+        return {name: groups for name, groups in left.items() if groups}
+
+    def carried(
+        self, session: Concluded, statuses: Iterable[decisions.GroupStatus]
+    ) -> parked_groups.ParkedJobs | None:
+        """Return the jobs that the next cycles may leave out, by the reasons and statuses of this
+        cycle; None without any.
+        """
+        taken = session.snapshot
+        if self.seen is None or session.pools.merged:
+            return None
+        found = self._concluded(session.job_states, session.reasons.by_job, statuses, taken.space)
+        if not found.groups:
+            return None
+        return parked_groups.ParkedJobs(
+            policy=session.policy,
+            space=taken.space,
+            allocatable=taken.nodes.allocatable,
+            queues=taken.queues,
+            seen=self.seen,
+            found=found,
+        )
+
+    def _concluded(
+        self,
+        states: job_states.JobStates,
+        by_job: Mapping[jobs.JobId, decisions.Reason],
+        statuses: Iterable[decisions.GroupStatus],
+        space: resources.ResourceSpace,
+    ) -> parked_groups.ParkedGroups:
+        """Return the groups to park after this cycle."""
+        staying = [self._explained.get(group, group) for group in self._rows]
+        for group in self._woken:
+            left = group.only(
+                {
+                    job
+                    for job in group.members
+                    if by_job.get(job) is group.reason and _is_unchanged(states.known(job))
+                }
+            )
+            staying += [] if left is None else [left]
+        if self._candidates:
+            by_name = {status.job: status for status in statuses}
+            found = [
+                self._group(states[job], by_name[job], likeness, space)
+                for job, (likeness, reason) in self._candidates.items()
+                if by_job.get(job) is reason and job in by_name and self._may_park(states[job])
+            ]
+            staying = _merged([*staying, *found])
+        if set(staying) == set(self.found.groups):
+            return self.found
+        return parked_groups.ParkedGroups(staying)
+
+    def _may_park(self, state: job_state.JobState) -> bool:
+        """Whether all that the job waits for is known to `ParkedJobs`.
+
+        No pod of the job has started, or waits for anything but resources of nodes; and the job was
+        promised no more than its pods request.
+        """
+        job = state.job
+        if not _is_unchanged(state) or job.pending_best_effort:
+            return False
+        limits = job.tasks[0].pod_class.constraints
+        if limits.ports or limits.volumes or limits.resource_claims:
+            return False
+        if job.min_resources is None:
+            return True
+        return job.id in self._due and not any(inqueue_resources.missing_pods(state).values())
+
+    def _group(
+        self,
+        state: job_state.JobState,
+        status: decisions.GroupStatus,
+        likeness: Hashable,
+        space: resources.ResourceSpace,
+    ) -> parked_groups.ParkedGroup:
+        """Return a group of one job."""
+        job, reason = state.job, status.reason
+        assert reason is not None, "a parked job waits for a reason"
+        return parked_groups.ParkedGroup(
+            likeness=likeness,
+            request=space.vector(job.tasks[0].pod_class.request),
+            reason=reason,
+            members={job.id: job},
+            statuses={job.id: status},
+            due={} if job.min_resources is None else {job.id: self._due[job.id]},
+        )
+
+
+def _is_unchanged(state: job_state.JobState | None) -> bool:
+    """Whether the job is still admitted, and none of its tasks has moved."""
+    return state is None or (state.untouched and state.phase is jobs.Phase.INQUEUE)
+
+
+def _merged(groups: Iterable[parked_groups.ParkedGroup]) -> list[parked_groups.ParkedGroup]:
+    """Return groups with all jobs that are alike in one group each.
+
+    Of jobs that are alike, but wait for different reasons, the first ones are parked.
+    """
+    found: dict[Hashable, list[parked_groups.ParkedGroup]] = {}
+    for group in groups:
+        alike = found.setdefault(group.likeness, [])
+        if not alike or alike[0].reason == group.reason:
+            alike.append(group)
+    return [parked_groups.joined(alike) for alike in found.values()]
