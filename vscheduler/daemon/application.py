@@ -24,6 +24,7 @@ from vscheduler.daemon import (
     settings,
     startup,
     watched_kinds,
+    web_page,
 )
 from vscheduler.daemon.leader_election import api, elector, thread
 from vscheduler.daemon.liveness import signals, watchdog
@@ -31,6 +32,7 @@ from vscheduler.daemon.observability import logs, metrics
 from vscheduler.mirror import state, statuses
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.index import entries
+from vscheduler.web import history
 
 log = structlog.get_logger(__name__)
 
@@ -117,6 +119,7 @@ class Application:
             event_recorder.Identity(controller=given.scheduler_names[0], instance=identity),
             observe=self._metrics.observe_write,
         )
+        observed = history.History() if given.web is not None else None
         shared = runtime.Runtime(
             given=given,
             link=link,
@@ -127,6 +130,7 @@ class Application:
             observed=self._metrics,
             stopping=self._stopping.is_set,
             withholding=self._withholding.is_set,
+            observer=observed or history.Observer(),
             signs=self._signs,
         )
         self._session = leader_session.LeaderSession(shared, loaded.policy, owners.Owners())
@@ -136,6 +140,11 @@ class Application:
         self._leadership = self._elect(identity)
         for status in self._leadership.lease_statuses():
             self._metrics.observe_lease_status(status)
+        self._page = None
+        if observed is not None:
+            self._page = web_page.Page(
+                shared, observed, self._leadership.lease_statuses, lambda: self._session.in_force
+            )
         self._watchdog = self._guard(lines, kill_timer)
         self._reloader = reloading.Reloader(loaded, self._session.adopt, self._record_reload)
         self._metrics.observe_reload(successful=True, now=time.time())
@@ -361,6 +370,8 @@ class Application:
                     stuck=self._stuck,
                 )
                 await servers.enter_async_context(health.serving(pages, address))
+        if self._page is not None:
+            await servers.enter_async_context(self._page.serving())
 
 
 async def run(

@@ -181,6 +181,18 @@ REVIEWS = Collection(
     plural="selfsubjectaccessreviews",
     namespaced=False,
 )
+TOKEN_REVIEWS = Collection(
+    api_version="authentication.k8s.io/v1",
+    kind="TokenReview",
+    plural="tokenreviews",
+    namespaced=False,
+)
+ACCESS_REVIEWS = Collection(
+    api_version="authorization.k8s.io/v1",
+    kind="SubjectAccessReview",
+    plural="subjectaccessreviews",
+    namespaced=False,
+)
 QUEUES = Collection(api_version=VOLCANO, kind="Queue", plural="queues", namespaced=False)
 POD_GROUPS = Collection(api_version=VOLCANO, kind="PodGroup", plural="podgroups")
 COMMANDS = Collection(api_version="bus.volcano.sh/v1alpha1", kind="Command", plural="commands")
