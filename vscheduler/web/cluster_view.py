@@ -15,6 +15,7 @@ from vscheduler.mirror import (
     phrases,
     plain_text,
     queue_status,
+    statuses,
     wording,
     workloads,
 )
@@ -106,8 +107,10 @@ class JobRow:
     since: float
     """Since when it waits; 0 unless it waits."""
     created: float
-    reason: str
-    message: str
+    told: decisions.Reason | None
+    """Why it waits, by the last cycle; put into words only for rows that are shown."""
+    written: jobs.Condition | None
+    """Why it waits, by its PodGroup: for jobs that had no turn in the last cycle."""
     nodes: tuple[tuple[str, int], ...]
     """Nodes with the number of its pods there, most pods first."""
     place: waiting_line.Place | None = None
@@ -116,6 +119,21 @@ class JobRow:
     def waits(self) -> bool:
         """Whether the job, or a part of it, waits."""
         return bool(self.since)
+
+    @property
+    def reason(self) -> str:
+        """Why it waits, in one word."""
+        if self.told is not None:
+            return condition_reasons.group_reason(self.told)
+        return "" if self.written is None else self.written.reason
+
+    @property
+    def message(self) -> str:
+        """Why it waits, in a sentence."""
+        text = "" if self.written is None else self.written.message
+        if self.told is not None:
+            text = wording.sentence(self.told)
+        return plain_text.shown(text[:MESSAGE_MAX])
 
     @property
     def key(self) -> jobs.JobId:
@@ -216,22 +234,22 @@ class ViewMaker:
         owners: Owners,
     ) -> list[JobRow]:
         kept: dict[jobs.JobId, tuple[jobs.Job, JobRow]] = {}
-        rows = []
-        for status in result.groups:
-            job = by_key.get(status.job)
-            if job is None:
-                continue
-            known = self._rows.get(job.id)
-            settled = status.reason is None and status.phase == job.phase
-            if settled and known is not None and known[0] is job:
-                row = known[1]
+        told = {status.job: status for status in result.groups}
+        for job in by_key.values():
+            status, known = told.get(job.id), self._rows.get(job.id)
+            if known is not None and known[0] is job and _is_of(known[1], status):
+                kept[job.id] = known
             else:
-                row = _job_row(job, status, owners.get(job.id))
-            if settled:
-                kept[job.id] = (job, row)
-            rows.append(row)
+                kept[job.id] = (job, _job_row(job, status, owners.get(job.id)))
         self._rows = kept
-        return rows
+        return [row for _, row in kept.values()]
+
+
+def _is_of(row: JobRow, status: decisions.GroupStatus | None) -> bool:
+    """Whether a row of the same job still says what the last cycle said; None: it had no turn."""
+    if status is None:
+        return row.told is None
+    return (row.state, row.running) == (status.phase, status.running) and row.told == status.reason
 
 
 def _turn(row: JobRow) -> tuple[object, ...]:
@@ -248,33 +266,41 @@ def _versions(before: View, after: View) -> dict[str, int]:
 
 
 def _job_row(
-    job: jobs.Job, status: decisions.GroupStatus, owner: owner_references.Owner | None
+    job: jobs.Job, status: decisions.GroupStatus | None, owner: owner_references.Owner | None
 ) -> JobRow:
-    told = status.reason
-    waits = status.phase in jobs.YOUNG or told is not None
+    told = written = None
+    if status is None:
+        phase, running = job.phase, job.counts[jobs.TaskStatus.RUNNING]
+        written = next((each for each in job.state.conditions if _says_why(each)), None)
+    else:
+        phase, running, told = status.phase, status.running, status.reason
+    waits = phase in jobs.YOUNG or told is not None or written is not None
     held = Counter(task.node for task in job.tasks if task.node and task.status in jobs.HOLDING)
-    message = "" if told is None else wording.sentence(told)[:MESSAGE_MAX]
     return JobRow(
         namespace=job.namespace,
         name=job.name,
         workload=plain_text.shown(workload_of(job, owner)),
         queue=plain_text.shown(job.queue),
-        state=str(status.phase),
-        running=status.running,
+        state=str(phase),
+        running=running,
         minimum=job.min_member,
         total=len(job.tasks) + len(job.rejections),
         since=_since(job) if waits else 0.0,
         created=job.created,
-        reason="" if told is None else condition_reasons.group_reason(told),
-        message=plain_text.shown(message),
+        told=told,
+        written=written,
         nodes=tuple(sorted(held.items(), key=lambda each: (-each[1], each[0]))),
     )
+
+
+def _says_why(condition: jobs.Condition) -> bool:
+    return condition.type == statuses.UNSCHEDULABLE and condition.status == "True"
 
 
 def _since(job: jobs.Job) -> float:
     """Return since when a job waits that waits: since it lost its pods, else since it exists."""
     for each in job.state.conditions:
-        if each.type == "Scheduled" and each.status == "False":
+        if each.type == statuses.SCHEDULED and each.status == "False":
             return _instant(each.last_transition) or job.created
     return job.created
 
@@ -289,6 +315,9 @@ def _instant(text: str) -> float:
 
 def workload_of(job: jobs.Job, owner: owner_references.Owner | None) -> str:
     """Return what users call the job, such as `job/train`."""
+    labels = job.tasks[0].labels if job.tasks else {}
+    if owner is not None and workloads.is_final(owner.kind, labels):
+        return str(workloads.of_owner(owner.api_version, owner.kind, owner.name))
     named = [] if owner is None else [_reference(owner)]
     group = {"metadata": {"name": job.name, "ownerReferences": named}}
     pods = [

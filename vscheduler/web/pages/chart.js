@@ -2,7 +2,6 @@
 
 import { byId, element, empty, shape } from "./dom.js";
 
-const WIDTH = 640;
 const HEIGHT = 190;
 const LEFT = 34;
 const BOTTOM = 22;
@@ -10,23 +9,29 @@ const TOP = 8;
 const HOUR = 3600;
 const HIGHEST = 3;
 
+let last = null;
+
+// The chart is as wide as its place, so that its text keeps its shape.
+new ResizeObserver(() => last && show(...last)).observe(byId("fairness-body"));
+
 export function show(found, now) {
+  last = [found, now];
   const body = byId("fairness-body");
+  const width = Math.max(240, body.clientWidth - 32);
   if (!found.queues.length) {
     body.replaceChildren(empty("No queue has or wants anything, or you may not list queues."));
     return;
   }
   const shares = found.queues.flatMap((queue) => queue.shares.filter((each) => each !== null));
   const most = Math.min(HIGHEST, Math.max(1.25, ...shares) * 1.05);
-  const x = (time) => LEFT + ((WIDTH - LEFT - 4) * (time - (now - HOUR))) / HOUR;
+  const x = (time) => LEFT + ((width - LEFT - 4) * (time - (now - HOUR))) / HOUR;
   const y = (share) => TOP + (HEIGHT - TOP - BOTTOM) * (1 - Math.min(share, most) / most);
   const chart = shape("svg", {
     class: "chart",
-    viewBox: `0 0 ${WIDTH} ${HEIGHT}`,
-    preserveAspectRatio: "none",
+    viewBox: `0 0 ${width} ${HEIGHT}`,
     "aria-hidden": "true",
   });
-  axes(chart, most, x, y, now);
+  axes(chart, width, most, x, y, now);
   found.queues.forEach((queue, at) => {
     for (const points of runs(found.times, queue.shares, now)) {
       const text = points.map(([time, share]) => `${x(time).toFixed(1)},${y(share).toFixed(1)}`);
@@ -36,10 +41,10 @@ export function show(found, now) {
   body.replaceChildren(element("div", { class: "plot" }, chart), lines(found));
 }
 
-function axes(chart, most, x, y, now) {
+function axes(chart, width, most, x, y, now) {
   for (let share = 0; share <= most; share += 0.5) {
     chart.append(
-      shape("line", { class: share === 1 ? "one" : "grid", x1: LEFT, x2: WIDTH, y1: y(share), y2: y(share) }),
+      shape("line", { class: share === 1 ? "one" : "grid", x1: LEFT, x2: width, y1: y(share), y2: y(share) }),
       shape("text", { x: LEFT - 8, y: y(share) + 4, "text-anchor": "end" }, share.toFixed(1)),
     );
   }

@@ -9,7 +9,7 @@ export function show(found) {
   const body = byId("decisions-body");
   if (!found.decisions.length) {
     list = null;
-    body.replaceChildren(empty("Nothing was decided since this instance leads."));
+    body.replaceChildren(empty("Nothing was decided lately about jobs that you may see."));
     return;
   }
   if (!list) {

@@ -104,7 +104,7 @@ const keyOf = (job) => `${job.namespace}/${job.podGroup}`;
 function nothing() {
   const filtered = filter.search || filter.queue || filter.namespace;
   if (filtered) return "No job matches.";
-  return filter.state === "waiting" ? "No job waits." : "No job runs.";
+  return filter.state === "waiting" ? "No job that you may see waits." : "No job that you may see runs.";
 }
 
 function rowOf({ job, open: isOpen }, waits, again) {
@@ -122,7 +122,7 @@ function rowOf({ job, open: isOpen }, waits, again) {
         again();
       },
     },
-    job.workload,
+    element("span", {}, job.workload),
   );
   const name = cell(
     { class: "job" },
