@@ -105,11 +105,12 @@ def three_queues(now: float) -> list[Document]:
     def nodes(*counts: int) -> tuple[str, ...]:
         return tuple(f"worker-{at}" for at, count in enumerate(counts) for _ in range(count))
 
-    gib = {"memory": "2Gi"}
-    found += job("vision", "render-frames", 8, on=nodes(4, 4), created=now - 5400, **gib)
-    found += job("vision", "render-preview", 12, on=nodes(6, 6), created=now - 4000, **gib)
-    found += job("vision", "label-images", 16, on=nodes(0, 0, 8, 8), created=now - 2500, **gib)
-    found += job("vision", "nightly-export", 8, created=now - 700, **gib)
+    found += job("vision", "render-frames", 8, on=nodes(4, 4), created=now - 5400, memory="2Gi")
+    found += job("vision", "render-preview", 12, on=nodes(6, 6), created=now - 4000, memory="2Gi")
+    found += job(
+        "vision", "label-images", 16, on=nodes(0, 0, 8, 8), created=now - 2500, memory="2Gi"
+    )
+    found += job("vision", "nightly-export", 8, created=now - 700, memory="2Gi")
     found += job("speech", "train-large", 8, on=nodes(0, 0, 4, 4), cpu="2", created=now - 9000)
     found += job("speech", "tune", 4, cpu="4", created=now - 420, memory="8Gi")
     found += job("robotics", "simulate-1", 12, on=nodes(0, 0, 0, 0, 12), created=now - 1800)

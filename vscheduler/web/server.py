@@ -3,6 +3,7 @@ daemon's loop.
 """
 
 import asyncio
+import logging
 import socket
 import ssl
 import threading
@@ -20,6 +21,9 @@ from vscheduler import containment
 from vscheduler.web import access, cluster_view, connections, endpoints, refresher
 
 log = structlog.get_logger(__name__)
+
+QUIET = logging.getLogger("vscheduler.web.http")
+"""For aiohttp, which would log headers that it can't read, and these may hold a token."""
 
 BACKLOG = 64
 KEEP_ALIVE_SECONDS = 15.0
@@ -147,9 +151,11 @@ class Server:
             handler_cancellation=True,
             keepalive_timeout=KEEP_ALIVE_SECONDS,
             lingering_time=1.0,
+            logger=QUIET,
             max_field_size=access.TOKEN_MAX + 64,
             shutdown_timeout=CLOSE_SECONDS,
         )
+        QUIET.disabled = True
         await runner.setup()
         assert runner.server is not None
         loop, limits = asyncio.get_running_loop(), connections.Limits()
