@@ -12,7 +12,7 @@ import structlog
 from aiohttp import web
 
 from vscheduler import containment
-from vscheduler.mirror import plain_text
+from vscheduler.mirror import paths, plain_text
 from vscheduler.web import (
     access,
     assets,
@@ -26,7 +26,7 @@ from vscheduler.web import (
 
 log = structlog.get_logger(__name__)
 
-ROOT = "/api/v1"
+ROOT = paths.PAGE
 BODY_MAX = access.TOKEN_MAX + 4096
 BODY_SECONDS = 10.0
 COMPRESS_BYTES = 2048
