@@ -12,7 +12,7 @@ export function show(found) {
     body.replaceChildren(empty("Nothing was decided lately about jobs that you may see."));
     return;
   }
-  if (!list) {
+  if (!list?.isConnected) {
     list = element("ol", { class: "log" });
     body.replaceChildren(list);
   }

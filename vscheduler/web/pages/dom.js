@@ -49,7 +49,9 @@ export function reconcile(parent, items, keyOf, make) {
       child = fresh;
     }
     if (child === at) at = at.nextElementSibling;
-    else parent.insertBefore(child, at);
+    else if (child.parentNode !== parent || child.nextElementSibling !== at) {
+      parent.insertBefore(child, at); // an element that is inserted again loses its focus
+    }
   }
   for (const child of before.values()) child.remove();
 }

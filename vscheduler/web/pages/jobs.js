@@ -59,7 +59,7 @@ export function show(found, reload) {
     return;
   }
   const waits = filter.state === "waiting";
-  if (!list || listed !== filter.state) {
+  if (!list?.whole.isConnected || listed !== filter.state) {
     listed = filter.state;
     list = waits
       ? table("Waiting jobs, in the order of their turns", [

@@ -25,7 +25,7 @@ export function show(found, { onQueue, reload }) {
     return;
   }
   chooseResource(found, () => show(last, { onQueue, reload }));
-  if (!list) {
+  if (!list?.whole.isConnected) {
     list = table("Queues", [
       ["Queue", ""],
       [element("span", { class: "hidden" }, "Bar"), ""],
