@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from selenium.webdriver.common.keys import Keys
@@ -204,7 +205,7 @@ def test_what_tenants_write_stays_text(person: browsers.Person) -> None:
         if each["kind"] == "Queue":
             each["metadata"]["annotations"] = {"a": EVIL}
     made = stage.Stage(found)
-    made.past.cycle(made.taken, stage.replace(made.result, groups=()))
+    made.past.cycle(made.taken, replace(made.result, groups=()))
     with stage.served(made) as url:
         person.open(url)
         person.sign_in(stage.ADMIN)

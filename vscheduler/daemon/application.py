@@ -32,7 +32,6 @@ from vscheduler.daemon.observability import logs, metrics
 from vscheduler.mirror import state, statuses
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.index import entries
-from vscheduler.web import history
 
 log = structlog.get_logger(__name__)
 
@@ -84,8 +83,7 @@ class Application:
         self._settings = given
         self._signs = watchdog.Signs()
         self._link = link
-        self._stopping = asyncio.Event()
-        self._withholding = asyncio.Event()
+        self._stopping, self._withholding = asyncio.Event(), asyncio.Event()
         self._metrics = metrics.Metrics(lambda: lines.dropped)
         self._failures = containment.Failures(self._metrics.observe_failure, self._notify)
         self._write_queue = write_queue.WriteQueue(
@@ -119,8 +117,7 @@ class Application:
             event_recorder.Identity(controller=given.scheduler_names[0], instance=identity),
             observe=self._metrics.observe_write,
         )
-        observed = history.History() if given.web is not None else None
-        shared = runtime.Runtime(
+        shared = self._runtime = runtime.Runtime(
             given=given,
             link=link,
             calls=self._write_queue,
@@ -130,7 +127,7 @@ class Application:
             observed=self._metrics,
             stopping=self._stopping.is_set,
             withholding=self._withholding.is_set,
-            observer=observed or history.Observer(),
+            observer=web_page.observer(given),
             signs=self._signs,
         )
         self._session = leader_session.LeaderSession(shared, loaded.policy, owners.Owners())
@@ -140,11 +137,6 @@ class Application:
         self._leadership = self._elect(identity)
         for status in self._leadership.lease_statuses():
             self._metrics.observe_lease_status(status)
-        self._page = None
-        if observed is not None:
-            self._page = web_page.Page(
-                shared, observed, self._leadership.lease_statuses, lambda: self._session.in_force
-            )
         self._watchdog = self._guard(lines, kill_timer)
         self._reloader = reloading.Reloader(loaded, self._session.adopt, self._record_reload)
         self._metrics.observe_reload(successful=True, now=time.time())
@@ -370,8 +362,10 @@ class Application:
                     stuck=self._stuck,
                 )
                 await servers.enter_async_context(health.serving(pages, address))
-        if self._page is not None:
-            await servers.enter_async_context(self._page.serving())
+        if self._settings.web is not None:
+            statuses, session = self._leadership.lease_statuses, self._session
+            page = web_page.Page(self._runtime, statuses, lambda: session.in_force)
+            await servers.enter_async_context(page.serving())
 
 
 async def run(

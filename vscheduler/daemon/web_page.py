@@ -14,7 +14,7 @@ import structlog
 from vscheduler.cluster.http import connection
 from vscheduler.core.config import policy
 from vscheduler.core.model import jobs, snapshot
-from vscheduler.daemon import health, runtime
+from vscheduler.daemon import health, runtime, settings
 from vscheduler.daemon.leader_election import api
 from vscheduler.mirror import paths, plain_text
 from vscheduler.simulator import waiting_line
@@ -137,19 +137,24 @@ async def _in(loop: asyncio.AbstractEventLoop, work: Callable[[], Awaitable[T]])
     return await asyncio.wrap_future(asked)
 
 
+def observer(given: settings.Settings) -> history.Observer:
+    """Return what remembers decisions, if there is a page to show them."""
+    return history.Observer() if given.web is None else history.History()
+
+
 class Page:
     """Looks for the page."""
 
     def __init__(
         self,
         shared: runtime.Runtime,
-        observed: history.History,
         statuses: Callable[[], tuple[api.LeaseStatus, ...]],
         in_force: Callable[[], policy.Policy],
     ) -> None:
         """`in_force` returns the policy that cycles run with."""
         self._runtime = shared
-        self._history = observed
+        assert isinstance(shared.observer, history.History)
+        self._history = shared.observer
         self._statuses = statuses
         self._in_force = in_force
         self._loop = asyncio.get_running_loop()
