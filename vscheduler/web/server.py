@@ -63,12 +63,12 @@ class Certificate:
             files = f"{self.certificate} and {self.private_key}"
             raise TlsError(f"{files} can't be used as certificate and key: {error}") from error
 
-    def stamp(self) -> tuple[float, ...]:
-        """Return when the files changed."""
+    def stamp(self) -> tuple[int, ...]:
+        """Return what changes with the files."""
         with suppress(OSError):
-            return tuple(
-                Path(each).stat().st_mtime for each in (self.certificate, self.private_key)
-            )
+            found = [Path(each).stat() for each in (self.certificate, self.private_key)]
+            parts = ((each.st_mtime_ns, each.st_ino, each.st_size) for each in found)
+            return tuple(part for each in parts for part in each)
         return ()
 
 

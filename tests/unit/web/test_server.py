@@ -45,9 +45,11 @@ def issue(folder: Path) -> None:
 
 
 def spoil(files: server.Certificate) -> None:
-    """Write another certificate, and what is no key."""
-    issue(Path(files.certificate).parent)
+    """Write what is no key, and then another certificate."""
     Path(files.private_key).write_text("nothing")
+    with tempfile.TemporaryDirectory() as elsewhere:
+        issue(Path(elsewhere))
+        shutil.copy(Path(elsewhere) / "tls.crt", files.certificate)
 
 
 async def cut_off(reader: asyncio.StreamReader) -> None:
