@@ -8,7 +8,7 @@ JOBS ?= 4
 # Tests start hundreds of daemons, so modules are compiled to bytecode once, as in the image.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-alerts test-faults simulate mutants test-worlds test-oracle lint bench bench-core \
+.PHONY: demo test test-alerts test-faults test-web simulate mutants test-worlds test-oracle lint bench bench-core \
 	bench-gangs binaries helm lock clean
 
 demo: $(READY)  ## run a real control plane on this machine, with tenants, gangs and the scheduler
@@ -19,6 +19,9 @@ test: lint binaries helm test-alerts  ## check style, types and layers, and run 
 
 test-alerts: $(READY)  ## check alert rules and dashboard queries with promtool, which is built if it isn't found
 	$(BIN)/python -m tests.alerts
+
+test-web: $(READY)  ## drive a browser through the page; as root, this installs chromium where it is missing
+	$(BIN)/python -m tests.web
 
 test-faults: binaries  ## run the races and takeovers of make test with many more rounds
 	$(BIN)/pytest -s --at-length --rounds=100 tests/integration/test_group_races.py \

@@ -90,6 +90,7 @@ def configuration(name: str) -> str:
         (OVERLAYS / "monitoring", {"monitoring": True}),
         (OVERLAYS / "without-volumes", {"volumes": False}),
         (OVERLAYS / "without-devices", {"devices": False}),
+        (OVERLAYS / "page", {"page": True}),
         (
             OVERLAYS / "two-schedulers",
             {
@@ -159,6 +160,36 @@ def test_a_scheduler_has_the_name_that_it_is_given(helm: Path) -> None:
     assert len(policies) == 5
     for policy in policies:
         assert ":(vscheduler(-[a-z0-9.-]+)?|gpu)$" in json.dumps(policy)
+
+
+def test_reviews_of_tokens_are_allowed_only_where_the_page_is(helm: Path) -> None:
+    """To all schedulers, and never to the controllers."""
+    asking = {"tokenreviews", "subjectaccessreviews"}
+    schedulers = [{"name": "one"}, {"name": "vscheduler"}]
+    for page in (False, True):
+        objects = rendered(helm, {"page": page, "schedulers": schedulers})
+        roles = {
+            name
+            for (kind, name), each in objects.items()
+            if kind.endswith("Role")
+            for rule in each["rules"]
+            if asking & set(rule["resources"]) or "*" in rule["resources"]
+        }
+        assert roles == ({"vscheduler-page"} if page else set())
+        served = {
+            name
+            for (kind, name), each in objects.items()
+            if kind == "Deployment" and "--web-address" in json.dumps(each)
+        }
+        assert served == ({"one", "vscheduler"} if page else set())
+    subjects = objects["ClusterRoleBinding", "vscheduler-page"]["subjects"]
+    assert {each["name"] for each in subjects} == {"one", "vscheduler"}
+    (role,) = [
+        each
+        for each in objects.values()
+        if each["metadata"]["name"] == "vscheduler-page" and "rules" in each
+    ]
+    assert {verb for rule in role["rules"] for verb in rule["verbs"]} == {"create"}
 
 
 def test_pods_run_as_the_values_say(helm: Path) -> None:

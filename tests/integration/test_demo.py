@@ -1,3 +1,4 @@
+import json
 import os
 import re
 import signal
@@ -7,6 +8,9 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+import urllib3
 
 DEADLINE_SECONDS = 120.0
 POLL_SECONDS = 0.1
@@ -57,6 +61,22 @@ def processes(folder: Path) -> list[str]:
     return found
 
 
+def visited(lines: list[str]) -> dict[str, Any]:
+    """What the page shows to whoever follows its link, which works once."""
+    (link,) = [line.partition(": ")[2] for line in lines if line.startswith("# the page")]
+    url, _, code = link.partition("#sign-in=")
+    headers = {"Content-Type": "application/json"}
+    body = json.dumps({"code": code})
+    with urllib3.PoolManager() as pool:
+        signed = pool.request("POST", f"{url}api/v1/session", body=body, headers=headers)
+        assert signed.status == 200
+        again = pool.request("POST", f"{url}api/v1/session", body=body, headers=headers)
+        assert again.status == 401
+        cookie = {"Cookie": signed.headers["Set-Cookie"].partition(";")[0]}
+        found: dict[str, Any] = pool.request("GET", f"{url}api/v1/summary", headers=cookie).json()
+    return found
+
+
 def test_the_demo_shows_what_it_should_and_leaves_nothing(tmp_path: Path) -> None:
     """Thirteen gangs run whole, one waits and says why, kubectl works, Ctrl-C ends all of it."""
     with demo(tmp_path) as process:
@@ -72,6 +92,7 @@ def test_the_demo_shows_what_it_should_and_leaves_nothing(tmp_path: Path) -> Non
             "queue vision: 25 CPU of the 25 it deserves, share 1.00",
             f"robotics/too-much waits whole: {WHY}",
         ]
+        assert visited(lines)["jobs"] == {"waiting": 1, "running": 13}
         told = "\n".join(line for line in lines[5:] if not line.startswith("#"))
         listed = subprocess.run(  # noqa: S603 - the demo's own words
             ["/bin/sh", "-ec", told], capture_output=True, text=True, check=True

@@ -54,6 +54,7 @@ IGNORED_VALUES = (
 work.
 """
 
+PAGE_HEADING = "Page"
 ELECTION_HEADING = "Leader election"
 ELECTION = election_settings.Given()
 
@@ -202,6 +203,24 @@ def ignored(command: flags.Decorated) -> flags.Decorated:
     "--healthz-address", "Address of the health endpoints.", default=":11251", show_default=True
 )
 @flags.switch("--enable-healthz", "Serve /livez, /readyz and /healthz.", default=False)
+@flags.option(
+    "--web-address",
+    "Address of the page with queues, jobs and decisions; none by default.",
+    default="",
+    heading=PAGE_HEADING,
+)
+@flags.option(
+    "--web-tls-cert-file",
+    "Certificate of the page, in PEM; needed unless the address is a loopback address.",
+    default="",
+    heading=PAGE_HEADING,
+)
+@flags.option(
+    "--web-tls-private-key-file",
+    "Private key of the certificate. Both files are read again when they change.",
+    default="",
+    heading=PAGE_HEADING,
+)
 @flags.option(
     "--log-level",
     "Lowest level to log.",

@@ -24,6 +24,7 @@ from vscheduler.daemon import (
     settings,
     startup,
     watched_kinds,
+    web_page,
 )
 from vscheduler.daemon.leader_election import api, elector, thread
 from vscheduler.daemon.liveness import signals, watchdog
@@ -82,8 +83,7 @@ class Application:
         self._settings = given
         self._signs = watchdog.Signs()
         self._link = link
-        self._stopping = asyncio.Event()
-        self._withholding = asyncio.Event()
+        self._stopping, self._withholding = asyncio.Event(), asyncio.Event()
         self._metrics = metrics.Metrics(lambda: lines.dropped)
         self._failures = containment.Failures(self._metrics.observe_failure, self._notify)
         self._write_queue = write_queue.WriteQueue(
@@ -117,7 +117,7 @@ class Application:
             event_recorder.Identity(controller=given.scheduler_names[0], instance=identity),
             observe=self._metrics.observe_write,
         )
-        shared = runtime.Runtime(
+        shared = self._runtime = runtime.Runtime(
             given=given,
             link=link,
             calls=self._write_queue,
@@ -127,6 +127,7 @@ class Application:
             observed=self._metrics,
             stopping=self._stopping.is_set,
             withholding=self._withholding.is_set,
+            observer=web_page.observer(given),
             signs=self._signs,
         )
         self._session = leader_session.LeaderSession(shared, loaded.policy, owners.Owners())
@@ -361,6 +362,10 @@ class Application:
                     stuck=self._stuck,
                 )
                 await servers.enter_async_context(health.serving(pages, address))
+        if self._settings.web is not None:
+            statuses, session = self._leadership.lease_statuses, self._session
+            page = web_page.Page(self._runtime, statuses, lambda: session.in_force)
+            await servers.enter_async_context(page.serving())
 
 
 async def run(

@@ -133,6 +133,11 @@ class LeaderSession:
         """The token of the current session, or None."""
         self._podgroup_controller: podgroup_controller.PodGroupController | None = None
 
+    @property
+    def in_force(self) -> policy.Policy:
+        """The policy of the next cycle."""
+        return self._policy
+
     def before_first_cycle(self) -> bool:
         """Whether the first cycle of a session is still to come.
 
@@ -210,6 +215,7 @@ class LeaderSession:
             self._stop_writing()
             self._token = self._loop = self._podgroup_controller = None
             runtime.observed.forget_figures()
+            runtime.observer.forget()
 
     async def _prepare_mirror(self, names: tuple[str, ...]) -> None:
         """Make the Mirror show the cluster for these names, and no older than the Leases."""
@@ -292,4 +298,5 @@ class LeaderSession:
                 link, queue, name, may_commit=permit, observe=observe
             ),
             cycles=runtime.signs.cycles,
+            observer=runtime.observer,
         )

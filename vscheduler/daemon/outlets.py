@@ -12,6 +12,7 @@ from vscheduler.cluster.writes import (
     status_writer,
 )
 from vscheduler.daemon.liveness import progress
+from vscheduler.web import history
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,5 +28,7 @@ class Outlets:
     usage_writer: queue_status_writer.UsageWriter
     cycles: progress.Cycles = field(default_factory=progress.Cycles)
     """Records running cycles for the watchdog."""
+    observer: history.Observer = field(default_factory=history.Observer)
+    """Is told what was decided, and what became of it."""
     failures: containment.Failures = field(default_factory=containment.Failures)
     """Receives unexpected exceptions."""

@@ -11,6 +11,7 @@ from vscheduler.daemon.leader_election import api
 from vscheduler.daemon.liveness import watchdog
 from vscheduler.daemon.observability import metrics
 from vscheduler.mirror import state
+from vscheduler.web import history
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +29,8 @@ class Runtime:
     """Whether the shutdown has begun, so that nothing new may start."""
     withholding: Callable[[], bool]
     """Whether even work in progress may send nothing more."""
+    observer: history.Observer = field(default_factory=history.Observer)
+    """Is told what the scheduling loop decides."""
     signs: watchdog.Signs = field(default_factory=watchdog.Signs)
     """Signs of life, given by all parts of the daemon."""
 

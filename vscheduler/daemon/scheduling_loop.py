@@ -52,6 +52,7 @@ class SchedulingLoop:
         self._queue_reporter = outlets.queue_reporter
         self._usage_writer = outlets.usage_writer
         self._metrics = observed
+        self._observer = outlets.observer
         self._pace = pace
         self._yielder = cooperative.CooperativeYield()
         self._pacing = pacing.Pacing(pace, mirror.more_to_come)
@@ -162,6 +163,7 @@ class SchedulingLoop:
         if bound:
             self._failed_binds.succeeded(task.uid)
             self._reporter.bound(outcome.bind)
+            self._observer.bound(outcome.bind, time.time())
             return
         log.info(
             "bind.failed",
@@ -176,6 +178,7 @@ class SchedulingLoop:
             self._mirror.forget(task.uid)
             self._pacing.changed()
             return
+        self._observer.bind_refused(outcome.bind, outcome.message, time.time())
         self._failed_binds.failed(task.uid, time.monotonic())
         self._release()
 
@@ -193,6 +196,7 @@ class SchedulingLoop:
                 self._mirror.forget_eviction(step.evict.task.uid)
         if outcome.evicted:
             self._reporter.lost(outcome.evicted)
+            self._observer.evicted(outcome.evicted, time.time())
         if obstacle is None:
             self._metrics.observe_plan(plan.action)
             self._reporter.nominate(plan.nominations)
@@ -209,6 +213,7 @@ class SchedulingLoop:
             message=obstacle.message,
             evicted=len(outcome.evicted),
         )
+        self._observer.eviction_refused(obstacle.evict, obstacle.message, time.time())
         self._refused_victims.failed(obstacle.evict.task.uid, time.monotonic())
         if plan.beneficiary is not None:
             self._refused_jobs.failed(plan.beneficiary, time.monotonic())
@@ -275,6 +280,7 @@ class SchedulingLoop:
             costs=result.costs,
         )
         self._metrics.observe_cycle(result, parts)
+        self._observer.cycle(taken, result)
         self._cycle_log.log_cycle(result, cycle=self._cycles, bound=bound, parts=parts)
 
     def _drop(self, error: BaseException) -> None:

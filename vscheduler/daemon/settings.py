@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
@@ -35,6 +36,15 @@ class Address(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Web:
+    """Where the page is served, and the files for TLS, empty without."""
+
+    address: Address
+    certificate: str = ""
+    private_key: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """The validated settings of the daemon."""
 
@@ -53,6 +63,7 @@ class Settings:
     claim_unowned: bool = False
     metrics_address: Address | None = None
     health_address: Address | None = None
+    web: Web | None = None
     log_level: str = "info"
     log_format: str = "console"
     own_pod: statuses.ObjectReference | None = None
@@ -98,6 +109,9 @@ class Given(election_settings.Given):
     enable_metrics: bool = False
     healthz_address: str = ":11251"
     enable_healthz: bool = False
+    web_address: str = ""
+    web_tls_cert_file: str = ""
+    web_tls_private_key_file: str = ""
     log_level: str = "info"
     log_format: str = "console"
     pod_namespace: str = ""
@@ -141,6 +155,7 @@ def check(given: Given) -> Settings:
     ]
     listen = _checked(problems, "--listen-address", address, given.listen_address)
     health = _checked(problems, "--healthz-address", address, given.healthz_address)
+    web = _web(problems, given)
     grace = _checked(problems, "--podgroup-grace", durations.seconds, given.podgroup_grace)
     deadline = _checked(problems, "--cycle-deadline", durations.seconds, given.cycle_deadline)
     if deadline is not None and deadline < DEADLINE_LEAST_SECONDS:
@@ -173,6 +188,7 @@ def check(given: Given) -> Settings:
         claim_unowned=VOLCANO in schedulers if claim is None else claim,
         metrics_address=listen if given.enable_metrics else None,
         health_address=health if given.enable_healthz else None,
+        web=web,
         log_level=given.log_level,
         log_format=given.log_format,
         own_pod=_own_pod(given),
@@ -182,6 +198,35 @@ def check(given: Given) -> Settings:
         cycle_deadline_seconds=deadline,
         most=given.most,
     )
+
+
+def _web(problems: list[str], given: Given) -> Web | None:
+    """Return where the page is served. Tokens travel to it, so plain HTTP is for loopback only."""
+    files = (given.web_tls_cert_file, given.web_tls_private_key_file)
+    if any(files) and not all(files):
+        problems.append("--web-tls-cert-file and --web-tls-private-key-file go together")
+    if not given.web_address:
+        if any(files):
+            problems.append("--web-tls-cert-file: there is no --web-address")
+        return None
+    at = _checked(problems, "--web-address", address, given.web_address)
+    if at is None:
+        return None
+    if not any(files) and not is_loopback(at.host):
+        problems.append(
+            f"--web-address: {given.web_address} can be reached from elsewhere, and visitors send "
+            f"tokens; give --web-tls-cert-file and --web-tls-private-key-file, or a loopback "
+            f"address such as 127.0.0.1:{at.port}"
+        )
+    return Web(address=at, certificate=files[0], private_key=files[1])
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can connect to the address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _own_pod(given: Given) -> statuses.ObjectReference | None:

@@ -159,6 +159,12 @@ DAEMON_SETS = Collection(api_version="apps/v1", kind="DaemonSet", plural="daemon
 JOBS = Collection(api_version="batch/v1", kind="Job", plural="jobs")
 CRON_JOBS = Collection(api_version="batch/v1", kind="CronJob", plural="cronjobs")
 EVENTS = Collection(api_version="events.k8s.io/v1", kind="Event", plural="events")
+CLUSTER_ROLE_BINDINGS = Collection(
+    api_version="rbac.authorization.k8s.io/v1",
+    kind="ClusterRoleBinding",
+    plural="clusterrolebindings",
+    namespaced=False,
+)
 LEASES = Collection(api_version="coordination.k8s.io/v1", kind="Lease", plural="leases")
 BUDGETS = Collection(
     api_version="policy/v1", kind="PodDisruptionBudget", plural="poddisruptionbudgets"
@@ -181,6 +187,21 @@ REVIEWS = Collection(
     plural="selfsubjectaccessreviews",
     namespaced=False,
 )
+TOKEN_REVIEWS = Collection(
+    api_version="authentication.k8s.io/v1",
+    kind="TokenReview",
+    plural="tokenreviews",
+    namespaced=False,
+)
+ACCESS_REVIEWS = Collection(
+    api_version="authorization.k8s.io/v1",
+    kind="SubjectAccessReview",
+    plural="subjectaccessreviews",
+    namespaced=False,
+)
 QUEUES = Collection(api_version=VOLCANO, kind="Queue", plural="queues", namespaced=False)
 POD_GROUPS = Collection(api_version=VOLCANO, kind="PodGroup", plural="podgroups")
 COMMANDS = Collection(api_version="bus.volcano.sh/v1alpha1", kind="Command", plural="commands")
+
+PAGE = "/api/v1"
+"""Where the page serves its JSON, on an address of its own."""

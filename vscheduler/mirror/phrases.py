@@ -1,8 +1,15 @@
 """Amounts in English: quantities, requests and counts, short enough for sentences."""
 
+import re
 from collections.abc import Mapping, Sequence
 
 from vscheduler.core.model import resources
+
+BINDS_MAX = 3
+"""How many binds of the same moment are named."""
+
+SHORT_MAX = 60
+"""Characters of a short reason."""
 
 KIBI = 1024
 BINARY_UNITS = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
@@ -30,6 +37,16 @@ def amount(resource: str, value: float) -> str:
     if power and size % 1:  # people expect quantities without a fraction: 1536Mi
         size, power = size * KIBI, power - 1
     return f"{round(size)}{BINARY_UNITS[power]}"
+
+
+def figure(resource: str, value: float) -> str:
+    """Return an amount for a table: `24`, `33.33`, `0.05`, `96Gi`.
+
+    Two decimals of a core are precise enough, three below a tenth.
+    """
+    if resource != resources.CPU or abs(value) < 100:
+        return amount(resource, value)
+    return f"{value / 1000:.2f}".rstrip("0").rstrip(".")
 
 
 def share(value: float, allocated: Mapping[str, float], deserved: Mapping[str, float]) -> str:
@@ -62,6 +79,23 @@ def request(amounts: Mapping[str, float]) -> str:
 def pods(count: int) -> str:
     """Return `1 pod`, `2 pods`."""
     return f"{count} pod{'' if count == 1 else 's'}"
+
+
+def bound(named: Sequence[tuple[str, str]], count: int) -> str:
+    """Return `8 pods bound: a-0 to n1, a-1 to n2, a-2 to n1 and 5 more`.
+
+    `named` has the first pods with their nodes, `count` is the number of all.
+    """
+    words = [f"{pod} to {node}" for pod, node in named[:BINDS_MAX]]
+    if count > len(words):
+        words.append(f"{count - len(words)} more")
+    return f"{pods(count)} bound: {listed(words)}"
+
+
+def short(message: str) -> str:
+    """Return the first statement of a sentence, cut to SHORT_MAX characters."""
+    first = re.split("; |: ", message, maxsplit=1)[0]
+    return first if len(first) <= SHORT_MAX else f"{first[: SHORT_MAX - 1].rstrip()}…"
 
 
 def listed(words: Sequence[str]) -> str:

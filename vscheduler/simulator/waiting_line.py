@@ -28,6 +28,12 @@ class Place:
     """The place among all waiting jobs of the scheduler."""
     of_all: int
 
+    @property
+    def sentence(self) -> str:
+        """`2 of 5 in queue lab, 3 of 7 overall`."""
+        inside = f"{self.in_queue} of {self.of_queue} in queue {self.queue}"
+        return f"{inside}, {self.overall} of {self.of_all} overall"
+
 
 def places(
     documents: Iterable[manifests.Manifest | Mapping[str, object]],
@@ -40,7 +46,12 @@ def places(
     queue's share, and may thus move the other jobs of its queue behind those of other queues.
     """
     given = run.read(documents, options)
-    opened = _open(given.mirror.snapshot(given.now, snapshot.FRESH), policy)
+    return places_in(given.mirror.snapshot(given.now, snapshot.FRESH), policy)
+
+
+def places_in(taken: snapshot.Snapshot, policy: policies.Policy) -> Mapping[jobs.JobId, Place]:
+    """Return the places of all waiting jobs of a snapshot, which may come from a daemon."""
+    opened = _open(taken, policy)
     line = _sorted(opened)
     lengths = Counter(state.job.queue for state in line)
     found: dict[jobs.JobId, Place] = {}

@@ -51,6 +51,12 @@ they are, or ""; `half` with the values of its Deployment, or an empty dict.
 {{- end -}}
 {{- end -}}
 {{- $_ := set $object "rules" $rules -}}
+{{- else if and (eq $object.kind "ClusterRoleBinding") (not .name) (eq $object.metadata.name "vscheduler-page") -}}
+{{- $subjects := list -}}
+{{- range $values.schedulers -}}
+{{- $subjects = append $subjects (dict "kind" "ServiceAccount" "name" .name "namespace" $.root.Release.Namespace) -}}
+{{- end -}}
+{{- $_ := set $object "subjects" $subjects -}}
 {{- else if eq $object.kind "NetworkPolicy" -}}
 {{- $ports := list -}}
 {{- range $values.networkPolicy.apiServerPorts -}}
@@ -114,6 +120,9 @@ they are, or ""; `half` with the values of its Deployment, or an empty dict.
 {{- else -}}
 {{- $flags = append $flags . -}}
 {{- end -}}
+{{- end -}}
+{{- if and .name $values.page -}}
+{{- $flags = append $flags "--web-address=127.0.0.1:8090" -}}
 {{- end -}}
 {{- $_ := set $container "args" (concat $flags (.half.args | default list)) -}}
 {{- range $key, $value := pick $values "nodeSelector" "tolerations" "affinity" -}}

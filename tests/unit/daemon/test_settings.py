@@ -1,3 +1,5 @@
+import re
+
 import pytest
 
 from vscheduler.daemon import settings
@@ -126,3 +128,39 @@ def test_all_problems_are_listed_at_once() -> None:
     assert "'Upper' is no DNS-1123 subdomain" in raised.value.problems[0]
     with pytest.raises(settings.SettingsError, match="at least one name"):
         settings.check(settings.Given(scheduler_name=()))
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ({"web_address": "127.0.0.1:8090"}, ""),
+        ({"web_address": "[::1]:8090"}, ""),
+        ({"web_address": "localhost:8090"}, ""),
+        ({"web_address": ":8090"}, "can be reached from elsewhere"),
+        ({"web_address": "0.0.0.0:8090"}, "can be reached from elsewhere"),
+        ({"web_address": "10.0.0.1:8090"}, "a loopback address such as 127.0.0.1:8090"),
+        ({"web_address": "localhost.example.com:8090"}, "can be reached from elsewhere"),
+        ({"web_address": "nowhere"}, "--web-address: 'nowhere' is no address"),
+        ({"web_tls_cert_file": "a", "web_tls_private_key_file": "b"}, "no --web-address"),
+        ({"web_address": ":1", "web_tls_cert_file": "a"}, "go together"),
+        ({"web_address": ":1", "web_tls_private_key_file": "a"}, "go together"),
+    ],
+)
+def test_tokens_travel_by_tls_or_stay_on_this_machine(given: dict[str, str], problem: str) -> None:
+    """An address that others can reach needs a certificate and its key."""
+    if not problem:
+        found = settings.check(settings.Given(**given)).web  # type: ignore[arg-type]  # fields by name
+        assert found is not None
+        assert found.address.port == 8090
+        return
+    with pytest.raises(settings.SettingsError, match=re.escape(problem)):
+        settings.check(settings.Given(**given))  # type: ignore[arg-type]  # fields by name
+
+
+def test_with_a_certificate_the_page_may_be_anywhere() -> None:
+    """Without flags there is none."""
+    files = {"web_tls_cert_file": "tls.crt", "web_tls_private_key_file": "tls.key"}
+    found = settings.check(settings.Given(web_address=":8443", **files)).web  # type: ignore[arg-type]  # fields by name
+    address = settings.Address("", 8443)
+    assert found == settings.Web(address=address, certificate="tls.crt", private_key="tls.key")
+    assert settings.check(settings.Given()).web is None

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import urllib3
 
 from vscheduler.cli import screen
-from vscheduler.cli.demo import demo_view
+from vscheduler.cli.demo import demo_view, page_link
 from vscheduler.mirror import paths
 from vscheduler.sandbox import client, control_plane, errors, processes, progress_report
 
@@ -37,6 +37,7 @@ class Stage:
     url: str
     """The daemon's address."""
     pool: urllib3.PoolManager
+    page: page_link.PageLink
 
     def wait_until_ready(self) -> None:
         """Wait for the daemon's first look at the cluster, so that its startup isn't measured."""
@@ -62,6 +63,7 @@ def run(*, keep: bool) -> bool:
     """Run the whole demo; return whether the outcome was as expected."""
     with _stage() as stage:
         stage.wait_until_ready()
+        screen.say(f"the page, signed in by this link once: {stage.page.once()}", err=True)
         began = time.monotonic()
         _create_jobs(stage.plane.api)
         view, seconds = _watch(stage, began)
@@ -111,13 +113,15 @@ def _stage() -> Iterator[Stage]:
         directory.mkdir()
         daemon = processes.Supervisor(directory)
         stack.callback(daemon.end)
-        daemon.start(DAEMON, _daemon_command(plane, port))
+        page = _free_port()
+        daemon.start(DAEMON, _daemon_command(plane, port, page))
         pool = stack.enter_context(urllib3.PoolManager(retries=False))
         url = f"http://{LOOPBACK}:{port}"
-        yield Stage(plane=plane, daemon=daemon, url=url, pool=pool)
+        link = page_link.PageLink(plane.api, f"http://{LOOPBACK}:{page}", pool)
+        yield Stage(plane=plane, daemon=daemon, url=url, pool=pool, page=link)
 
 
-def _daemon_command(plane: control_plane.ControlPlane, port: int) -> list[str]:
+def _daemon_command(plane: control_plane.ControlPlane, port: int, page: int) -> list[str]:
     return [
         *(sys.executable, "-m", "vscheduler", "run"),
         f"--kubeconfig={plane.kubeconfig}",
@@ -127,6 +131,7 @@ def _daemon_command(plane: control_plane.ControlPlane, port: int) -> list[str]:
         f"--listen-address={LOOPBACK}:{port}",
         "--enable-healthz",
         f"--healthz-address={LOOPBACK}:{port}",
+        f"--web-address={LOOPBACK}:{page}",
     ]
 
 
@@ -154,6 +159,7 @@ def _wait(stage: Stage) -> None:
         "",
         f"export KUBECONFIG={shlex.quote(str(plane.kubeconfig))}",
         f"{kubectl} get queues,podgroups,pods --all-namespaces",
+        f"# the page, signed in by this link once: {stage.page.once()}",
         f"# metrics: {stage.url}/metrics",
         f"# the scheduler's log: {stage.daemon.log_path(DAEMON)}",
         "# Ctrl-C ends it all",

@@ -16,12 +16,11 @@ from vscheduler.cli.job import (
     job_completion,
     job_figures,
     job_tables,
-    workloads,
 )
 from vscheduler.cli.queue import cluster_client, completion
 from vscheduler.cli.queue.cluster_client import Kind
 from vscheduler.core.model import jobs
-from vscheduler.mirror import plain_text
+from vscheduler.mirror import plain_text, workloads
 
 with lazy_commands.importing():
     from vscheduler.cli.job import job_watch, listing, placing, remedy_lines

@@ -4,9 +4,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from vscheduler.cli import screen
-from vscheduler.cli.job import job_figures, job_tables, workloads
+from vscheduler.cli.job import job_figures, job_tables
 from vscheduler.cli.queue import queue_figures, queue_tables
 from vscheduler.core.model import jobs, resources
+from vscheduler.mirror import workloads
 
 Object = Mapping[str, Any]
 

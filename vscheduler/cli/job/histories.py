@@ -13,9 +13,6 @@ Object = Mapping[str, Any]
 Entry = tuple[float, str]
 """Seconds since the epoch, and what happened."""
 
-BINDS_MAX = 3
-"""How many binds of the same second are named."""
-
 WORDS = {"Unschedulable": "waits: ", "Scheduled": "", "Evict": ""}
 """Reasons of events about PodGroups, with what comes before their messages."""
 
@@ -32,16 +29,11 @@ def of(job: job_figures.Job, events: Iterable[Object]) -> list[Entry]:
         if pod.evicted is not None:
             at, message = pod.evicted
             found.append((at or pod.created, f"pod {pod.name} {message}"))
-    found += [(at, _bound(pods)) for at, pods in binds.items()]
+    for at, pods in binds.items():
+        named = [(pod.name, pod.node) for pod in pods[: phrases.BINDS_MAX]]
+        found.append((at, phrases.bound(named, len(pods))))
     found += [entry for each in events if (entry := _entry(job, screen.plain(each)))]
     return sorted(found, key=lambda entry: entry[0])
-
-
-def _bound(pods: list[job_figures.Pod]) -> str:
-    named = [f"{pod.name} to {pod.node}" for pod in pods[:BINDS_MAX]]
-    if len(pods) > BINDS_MAX:
-        named.append(f"{len(pods) - BINDS_MAX} more")
-    return f"{phrases.pods(len(pods))} bound: {phrases.listed(named)}"
 
 
 def _entry(job: job_figures.Job, event: Object) -> Entry | None:

@@ -2,9 +2,9 @@
 
 import click
 
-from vscheduler.cli.job import workloads
 from vscheduler.cli.queue import cluster_client, completion
 from vscheduler.cli.queue.cluster_client import Kind
+from vscheduler.mirror import workloads
 
 
 def jobs(context: click.Context, _parameter: click.Parameter, typed: str) -> list[str]:

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from vscheduler.cli import screen
-from vscheduler.cli.job import workloads
 from vscheduler.cli.queue import queue_figures
 from vscheduler.core.model import jobs, queues
+from vscheduler.mirror import workloads
 from vscheduler.mirror.translate import group_names
 from vscheduler.simulator import waiting_line
 

@@ -1,15 +1,11 @@
 """Jobs as text: a line per job, or a block per job. Pure functions from figures to lines."""
 
-import re
 from collections.abc import Sequence
 
 from vscheduler.cli.job import job_figures
 from vscheduler.cli.queue import queue_figures, queue_tables
 from vscheduler.cli.queue.queue_tables import ABSENT, Row, Style
 from vscheduler.mirror import phrases
-
-REASON_MAX = 60
-"""Characters of a reason in a table; `-o wide` shows the whole sentence."""
 
 
 def listed(shown: Sequence[job_figures.Job], style: Style, *, namespaces: bool) -> list[str]:
@@ -42,7 +38,7 @@ def _row(job: job_figures.Job, style: Style, *, namespaces: bool) -> Row:
                 "REASON": job.message or ABSENT,
             }
             if style.wide
-            else {"REASON": short(job.message) or ABSENT}
+            else {"REASON": phrases.short(job.message) or ABSENT}
         ),
     }
 
@@ -51,12 +47,6 @@ def counts(job: job_figures.Job) -> str:
     """Return `0/8/8`: pods that run, pods that must start together, all pods."""
     total = ABSENT if job.total is None else str(job.total)
     return f"{job.running}/{job.minimum}/{total}"
-
-
-def short(message: str) -> str:
-    """Return the first statement of a sentence, cut to REASON_MAX characters."""
-    first = re.split("; |: ", message, maxsplit=1)[0]
-    return first if len(first) <= REASON_MAX else f"{first[: REASON_MAX - 1].rstrip()}…"
 
 
 def _place(job: job_figures.Job, *, in_queue: bool) -> str:
@@ -127,7 +117,7 @@ def place_sentence(job: job_figures.Job) -> str:
     place = job.place
     if place is None:
         return ""
-    inside = f"{place.in_queue} of {place.of_queue} in queue {job.queue}"
     if job.approximate:
+        inside = f"{place.in_queue} of {place.of_queue} in queue {job.queue}"
         return f"about {inside}, counting only what you may read"
-    return f"{inside}, {place.overall} of {place.of_all} overall"
+    return place.sentence

@@ -5,10 +5,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from vscheduler.cli.job import job_figures, workloads
+from vscheduler.cli.job import job_figures
 from vscheduler.cli.queue import cluster_client
 from vscheduler.cli.queue.cluster_client import Kind
 from vscheduler.core.config import policy as policies
+from vscheduler.mirror import workloads
 from vscheduler.mirror.translate import translation
 from vscheduler.simulator import run, waiting_line
 

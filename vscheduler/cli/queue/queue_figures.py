@@ -224,7 +224,7 @@ def amount(resource: str, amounts: Quantities) -> str:
         value = quantities.parse(resource, text)
     except quantities.QuantityError:
         return str(text)
-    return _cores(value) if resource == resources.CPU else phrases.amount(resource, value)
+    return phrases.figure(resource, value)
 
 
 def limit(resource: str, amounts: Quantities) -> str:
@@ -280,10 +280,3 @@ def _found(name: str, counted: GroupCounts | None) -> Counts | None:
         inqueue=counted.get((name, jobs.Phase.INQUEUE), 0),
         running=counted.get((name, jobs.Phase.RUNNING), 0),
     )
-
-
-def _cores(milli: int) -> str:
-    """Return `24`, `33.33`, `0.05`: two decimals of a core are precise enough, three of a tenth."""
-    if abs(milli) < 100:
-        return phrases.amount(resources.CPU, milli)
-    return f"{milli / 1000:.2f}".rstrip("0").rstrip(".")

@@ -3,8 +3,8 @@ from typing import Any
 import pytest
 
 from tests.unit.cli import job_objects
-from vscheduler.cli.job import workloads
-from vscheduler.cli.job.workloads import Workload
+from vscheduler.mirror import workloads
+from vscheduler.mirror.workloads import Workload
 
 
 def pod(name: str = "p") -> dict[str, Any]:

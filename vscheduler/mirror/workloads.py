@@ -61,6 +61,21 @@ def parse(text: str) -> Workload:
     return Workload(ALIASES.get(kind, kind), name)
 
 
+def of_owner(api_version: str, kind: str, name: str) -> Workload:
+    """Return an owner as a workload."""
+    volcano = api_version.startswith("batch.volcano.sh/") and kind.lower() == "job"
+    return Workload(VOLCANO_JOB if volcano else kind.lower(), name)
+
+
+def is_final(owner_kind: str, labels: Mapping[str, str]) -> bool:
+    """Whether users know the pods by their owner, and not by an owner of the owner.
+
+    `labels` are those of a pod.
+    """
+    inner = owner_kind in {"Pod", "ReplicaSet"} or bool(labels.get(RAY_KIND))
+    return not inner
+
+
 def group_of(pod: Object) -> str:
     """Return the name of the pod's PodGroup; empty without a PodGroup."""
     annotations = pod["metadata"].get("annotations") or {}
@@ -119,7 +134,6 @@ def _owner(metadata: Object) -> Workload | None:
     """Return the controller of an object, else its first owner, else None."""
     references = metadata.get("ownerReferences") or ()
     for each in sorted(references, key=lambda each: not each.get("controller")):
-        volcano = str(each.get("apiVersion", "")).startswith("batch.volcano.sh/")
-        kind = str(each.get("kind", "")).lower()
-        return Workload(VOLCANO_JOB if volcano and kind == "job" else kind, str(each.get("name")))
+        words = (each.get("apiVersion", ""), each.get("kind", ""), each.get("name"))
+        return of_owner(*map(str, words))
     return None

@@ -1,0 +1,174 @@
+import asyncio
+import time
+from dataclasses import replace
+
+from tests.web import clusters, stage
+from vscheduler.mirror import phrases
+from vscheduler.web import cluster_view, documents, history
+
+NOW = time.time()
+
+
+def view_of(made: stage.Stage) -> cluster_view.View:
+    """The first view of a cluster."""
+    return cluster_view.ViewMaker(stage.places).make(asyncio.run(made.look()))
+
+
+def test_queues_say_what_they_have_deserve_want_and_have_borrowed() -> None:
+    """Figures are those of the cycle, in cores, with the words of tables."""
+    view = view_of(stage.Stage(clusters.three_queues(NOW), NOW))
+    found = documents.queues(view, stage.everything(), 0, 50)
+    by_name = {each["name"]: each for each in found["queues"]}
+    assert list(by_name) == ["robotics", "speech", "vision"]
+    vision = by_name["vision"]["resources"]["cpu"]
+    assert {key: each["text"] for key, each in vision.items()} == {
+        "has": "36",
+        "deserves": "20",
+        "wants": "44",
+        "borrowed": "16",
+    }
+    assert (by_name["vision"]["share"], by_name["vision"]["overShare"]) == ("1.80 cpu", True)
+    assert by_name["robotics"]["jobs"] == {"waiting": 2, "running": 1}
+    assert "weight" in by_name["robotics"]["sentence"]
+
+
+def test_waiting_jobs_come_in_the_order_of_their_turns_with_reasons() -> None:
+    """The places are those of the waiting line, and the sentence is the scheduler's."""
+    made = stage.Stage(clusters.three_queues(NOW), NOW)
+    view = view_of(made)
+    jobs = documents.jobs_of(view, stage.everything(), documents.Query())["jobs"]
+    places = sorted(stage.places(made.taken).items(), key=lambda each: each[1].overall)
+    assert [f"{each['namespace']}/{each['podGroup']}" for each in jobs] == [
+        key for key, _ in places
+    ]
+    (large,) = [each for each in jobs if each["workload"] == "job/too-much"]
+    assert large["message"].startswith("a pod of 24 cpu is larger than any node")
+    assert large["short"] == phrases.short(large["message"])
+    assert large["pods"] == {"running": 0, "minimum": 4, "total": 4}
+
+
+def test_running_jobs_name_their_nodes_to_those_who_may_list_nodes() -> None:
+    """Others see how many there are."""
+    view = view_of(stage.Stage(clusters.three_queues(NOW), NOW))
+    query = documents.Query(state="running", queue="robotics")
+    (job,) = documents.jobs_of(view, stage.everything(), query)["jobs"]
+    assert job["nodes"] == {"count": 1, "pods": 12, "named": [{"name": "worker-4", "pods": 12}]}
+    tenant = documents.Access(name="t", groups_in=frozenset({"robotics"}))
+    (job,) = documents.jobs_of(view, tenant, query)["jobs"]
+    assert job["nodes"] == {"count": 1, "pods": 12}
+
+
+def test_a_job_without_a_turn_keeps_its_written_reason() -> None:
+    """A cycle that ran out of budget says nothing of it."""
+    found = clusters.three_queues(NOW)
+    condition = {
+        "type": "Unschedulable",
+        "status": "True",
+        "reason": "NotEnoughResources",
+        "message": "needs more than there is",
+        "lastTransitionTime": "no time",
+    }
+    for each in found:
+        if each["kind"] == "PodGroup":
+            each["status"]["conditions"] = [condition, {**condition, "type": "Scheduled"}]
+    made = stage.Stage(found, NOW)
+    made.past.cycle(made.taken, replace(made.result, groups=()))
+    rows = view_of(made).job_rows
+    assert {row.message for row in rows} == {"needs more than there is"}
+    assert all(row.waits and row.since for row in rows)
+
+
+def test_rows_and_versions_stay_while_nothing_changes() -> None:
+    """Only sections that changed have a new version, so the page asks for these only."""
+    made = stage.Stage(clusters.three_queues(NOW), NOW)
+    maker = cluster_view.ViewMaker(stage.places)
+    before = maker.make(asyncio.run(made.look()))
+    made.past.cycle(made.taken, made.result)
+    after = maker.make(asyncio.run(made.look()))
+    assert after.versions == before.versions
+    made.decide()
+    after = maker.make(asyncio.run(made.look()))
+    changed = {key for key, each in after.versions.items() if each != before.versions[key]}
+    assert changed == {"decisions"}
+
+
+def test_an_instance_that_stands_by_shows_nothing_old() -> None:
+    """Neither jobs nor queues of the time when it led."""
+    made = stage.Stage(clusters.three_queues(NOW), NOW)
+    maker = cluster_view.ViewMaker(stage.places)
+    maker.make(asyncio.run(made.look()))
+    stage.stand_by(made)
+    view = maker.make(asyncio.run(made.look()))
+    assert (view.job_rows, view.queue_rows, view.namespaces) == ((), (), frozenset())
+    found = documents.summary(view, stage.everything())
+    assert found["instance"]["leads"] is False
+    assert "held by b-7d4f" in found["instance"]["sentence"]
+
+
+def test_whoever_sees_one_namespace_sees_nothing_of_the_others() -> None:
+    """Not in jobs, details, decisions or counts, and no difference between hidden and missing."""
+    made = stage.Stage(clusters.three_queues(NOW), NOW)
+    made.decide()
+    view = view_of(made)
+    tenant = documents.Access(name="t", groups_in=frozenset({"robotics"}))
+    everything = documents.Query(state="all", limit=200)
+    shown = [
+        documents.summary(view, tenant),
+        documents.jobs_of(view, tenant, everything),
+        documents.decisions(view, tenant, 200),
+        documents.queues(view, tenant, 0, 200),
+        documents.fairness(view, tenant),
+    ]
+    text = str(shown)
+    assert "robotics" in text
+    assert "vision" not in text
+    assert "speech" not in text
+    assert "worker-" not in str(shown[1]["jobs"][-1]["nodes"])
+    assert documents.job(view, tenant, "vision", "render-frames-000d") is None
+    assert documents.job(view, tenant, "vision", "missing") is None
+    assert documents.job(view, tenant, "robotics", "missing") is None
+
+
+def test_details_have_pods_for_those_who_may_list_pods() -> None:
+    """Their nodes need the right to list nodes, too."""
+    made = stage.Stage(clusters.three_queues(NOW), NOW)
+    view = view_of(made)
+    found = documents.job(view, stage.everything(), "robotics", "simulate-1-000a")
+    assert found is not None
+    assert found["members"][0] == {"name": "simulate-1-0", "status": "Running", "node": "worker-4"}
+    without = documents.Access(name="t", groups_in=None)
+    found = documents.job(view, without, "robotics", "simulate-1-000a")
+    assert found is not None
+    assert "members" not in found
+
+
+def test_what_tenants_write_is_made_plain() -> None:
+    """Controls and marks that reverse the direction of text are shown as escapes."""
+    evil = "<img src=x onerror=alert(1)>\u202e\x1b[31m\n'\"&"
+    found = clusters.three_queues(NOW)
+    for each in found:
+        if each["kind"] == "PodGroup":
+            each["metadata"]["ownerReferences"][0]["name"] = evil
+            each["status"]["conditions"] = [
+                {"type": "Unschedulable", "status": "True", "reason": "x", "message": evil * 999}
+            ]
+    made = stage.Stage(found, NOW)
+    made.past.cycle(made.taken, replace(made.result, groups=()))
+    jobs = documents.jobs_of(view_of(made), stage.everything(), documents.Query())["jobs"]
+    plain = "<img src=x onerror=alert(1)>\\u202e\\x1b[31m\\n'\"&"
+    assert {each["workload"] for each in jobs} == {f"job/{plain}"}
+    assert all(each["message"].startswith(plain) for each in jobs)
+    assert all(len(each["message"]) < 8 * cluster_view.MESSAGE_MAX for each in jobs)
+
+
+def test_ten_thousand_queues_make_no_large_answer() -> None:
+    """Answers are pages, samples are bounded, and the chart has a few lines."""
+    found = [clusters.node("n1", cpu="8", memory="8Gi")]
+    found += [clusters.queue(f"q{at}") for at in range(10_000)]
+    found += clusters.job("q7", "some", 2, queue="q7")
+    made = stage.Stage(found, NOW)
+    view = view_of(made)
+    shown = documents.queues(view, stage.everything(), 0, documents.PAGE_MAX)
+    assert (len(shown["queues"]), shown["count"]) == (documents.PAGE_MAX, 10_000)
+    assert len(view.samples[-1].shares) <= history.QUEUES_MAX
+    assert len(documents.fairness(view, stage.everything())["queues"]) <= documents.LINES_MAX

@@ -1,0 +1,90 @@
+import time
+from dataclasses import replace
+
+from tests.web import clusters, stage
+from vscheduler.core.model import decisions, jobs
+from vscheduler.web import history
+
+NOW = time.time()
+MADE = stage.Stage(clusters.three_queues(NOW), NOW)
+(RUNNING,) = [job for job in MADE.taken.jobs if job.id == "robotics/simulate-1-000a"]
+
+
+def bind(at: int) -> decisions.Bind:
+    """The bind of a pod."""
+    return decisions.Bind(task=RUNNING.tasks[at], node=f"n{at}")
+
+
+def test_binds_of_a_gang_are_one_decision() -> None:
+    """Those of a later time are another; few pods are named."""
+    past = history.History()
+    for at in range(5):
+        past.bound(bind(at), NOW + at / 10)
+    past.bound(bind(5), NOW + 60)
+    first, second = past.frozen().decisions
+    names = [task.name for task in RUNNING.tasks]
+    named = f"{names[0]} to n0, {names[1]} to n1, {names[2]} to n2 and 2 more"
+    assert first.text == f"5 pods bound: {named}"
+    assert second.text == f"1 pod bound: {names[5]} to n5"
+    assert first.job == RUNNING.id
+
+
+def test_evictions_are_told_to_both_sides() -> None:
+    """Who lost pods, and for whom they were evicted, who isn't told whose they were."""
+    past = history.History()
+    beneficiary = jobs.JobId("speech/tune-0004")
+    lost = [
+        decisions.Evict(task=task, node="n", action="reclaim", beneficiary=beneficiary)
+        for task in RUNNING.tasks[:2]
+    ]
+    past.evicted(lost, NOW)
+    victim, winner = past.frozen().decisions
+    assert (victim.job, victim.kind) == (RUNNING.id, history.DecisionKind.EVICTED)
+    assert (winner.job, winner.kind) == (beneficiary, history.DecisionKind.ROOM_MADE)
+    assert winner.text == "2 pods evicted by reclaim so that speech/tune-0004 can start"
+
+
+def test_refusals_carry_the_api_servers_words_made_plain() -> None:
+    """Of any length."""
+    past = history.History()
+    past.bind_refused(bind(0), "no\x1b[31m" * 1000, NOW)
+    past.eviction_refused(
+        decisions.Evict(task=RUNNING.tasks[0], node="n", action="preempt", beneficiary=None),
+        "a budget forbids it",
+        NOW,
+    )
+    first, second = past.frozen().decisions
+    assert first.kind == second.kind == history.DecisionKind.REFUSED
+    assert "\x1b" not in first.text
+    assert len(first.text) < 4 * history.MESSAGE_MAX
+    assert second.text.endswith("from n: a budget forbids it")
+
+
+def test_what_is_remembered_is_bounded() -> None:
+    """Decisions by number, shares by time, jobs with recent binds by number."""
+    past = history.History()
+    for at in range(2 * history.DECISIONS_MAX):
+        task = replace(RUNNING.tasks[0], job=jobs.JobId(f"a/{at}"))
+        past.bound(decisions.Bind(task=task, node="n"), NOW)
+        taken = replace(MADE.taken, now=NOW + 10 * at)
+        past.cycle(taken, MADE.result)
+    found = past.frozen()
+    assert len(found.decisions) == history.DECISIONS_MAX
+    assert len(found.samples) == history.SAMPLES_MAX
+    assert len(past._binds) <= history.DECISIONS_MAX
+
+
+def test_shares_are_noted_every_ten_seconds() -> None:
+    """However many cycles there are."""
+    past = history.History()
+    for at in range(100):
+        past.cycle(replace(MADE.taken, now=NOW + at / 4), MADE.result)
+    assert len(past.frozen().samples) == 3
+
+
+def test_an_observer_does_nothing() -> None:
+    """Without the page nothing is remembered."""
+    nobody = history.Observer()
+    nobody.cycle(MADE.taken, MADE.result)
+    nobody.bound(bind(0), NOW)
+    assert not vars(nobody)

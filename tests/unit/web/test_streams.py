@@ -1,0 +1,118 @@
+import asyncio
+import json
+import re
+import time
+from typing import Any
+
+import aiohttp
+import pytest
+
+from tests.unit.web.test_endpoints import API, cookie, sign_in
+from tests.unit.web.visitors import bearer, visited
+from tests.web import clusters, stage
+from vscheduler.web import documents, streams
+
+
+async def events(found: aiohttp.ClientResponse) -> list[tuple[str, dict[str, Any]]]:
+    """All events of a stream until its end."""
+    text = (await found.read()).decode()
+    pairs = re.findall(r"event: (\w+)\ndata: (.+)\n", text)
+    return [(name, json.loads(data)) for name, data in pairs]
+
+
+@pytest.fixture
+def swift(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Streams look again soon."""
+    monkeypatch.setattr(streams, "TICK_SECONDS", 0.01)
+
+
+async def first_event(found: aiohttp.ClientResponse) -> bytes:
+    """The first lines of a stream."""
+    return await found.content.readuntil(b"\n\n")
+
+
+@pytest.mark.usefixtures("swift")
+async def test_a_stream_ends_with_the_token() -> None:
+    """The visitor is told why."""
+    made = stage.Stage([])
+    async with (
+        visited(made) as (client, page),
+        client.get(f"{API}/stream", headers=bearer(stage.ADMIN)) as found,
+    ):
+        await first_event(found)
+        del made.reviewer.known[stage.ADMIN]
+        page._table._answers.clear()
+        assert await events(found) == [("end", {"message": "Your token isn't valid any more."})]
+
+
+@pytest.mark.usefixtures("swift")
+async def test_a_stream_ends_with_its_session() -> None:
+    """Signing out closes all tabs."""
+    async with visited(stage.Stage([])) as (client, _):
+        async with await sign_in(client, stage.ADMIN) as found:
+            given = cookie(found)
+        async with client.get(f"{API}/stream", headers=given) as stream:
+            await first_event(stream)
+            await (await client.delete(f"{API}/session", headers=given)).read()
+            assert [name for name, _ in await events(stream)] == ["end"]
+
+
+@pytest.mark.usefixtures("swift")
+async def test_a_stream_tells_which_sections_changed() -> None:
+    """And that rights have changed, so that the page asks for everything."""
+    made = stage.Stage(clusters.three_queues(time.time()))
+    async with (
+        visited(made) as (client, page),
+        client.get(f"{API}/stream", headers=bearer(stage.TENANT)) as found,
+    ):
+        first = json.loads((await first_event(found)).partition(b"data: ")[2])
+        made.decide()
+        page._views._due_at = 0.0
+        second = json.loads((await first_event(found)).partition(b"data: ")[2])
+        changed = {name for name, each in second.items() if each != first[name]}
+        assert changed == {"decisions"}
+        made.reviewer.known[stage.TENANT].namespaces.clear()
+        page._table._answers.clear()
+        third = json.loads((await first_event(found)).partition(b"data: ")[2])
+        assert third["access"] == second["access"] + 1
+        page.streams.close()
+        assert [name for name, _ in await events(found)] == ["pause"]
+
+
+@pytest.mark.usefixtures("swift")
+async def test_streams_are_bounded_by_visitor_and_in_all() -> None:
+    """One too many gets a sentence, and places are free again afterwards."""
+    made = stage.Stage([])
+    async with visited(made) as (client, page):
+        opened = [
+            await client.get(f"{API}/stream", headers=bearer(stage.ADMIN))
+            for _ in range(streams.PER_VISITOR_MAX)
+        ]
+        async with client.get(f"{API}/stream", headers=bearer(stage.ADMIN)) as found:
+            assert found.status == 429
+        async with client.get(f"{API}/stream", headers=bearer(stage.TENANT)) as found:
+            assert found.status == 200
+        assert page.streams.count >= streams.PER_VISITOR_MAX
+        page.streams.close()
+        for each in opened:
+            await each.read()
+        assert page.streams.count == 0
+
+
+async def test_a_reader_who_does_not_read_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a time, and nothing has piled up meanwhile."""
+    monkeypatch.setattr(streams, "WRITE_SECONDS", 0.01)
+    stuck = asyncio.Event()
+
+    class Response:
+        """A response whose reader doesn't read."""
+
+        async def write(self, _: bytes) -> None:
+            await stuck.wait()
+
+    async def authorize() -> documents.Access:
+        return stage.everything()
+
+    async with visited(stage.Stage([])) as (_, page):
+        with pytest.raises(TimeoutError):
+            await page.streams.serve(Response(), page._views.view, authorize)  # type: ignore[arg-type]  # as far as needed

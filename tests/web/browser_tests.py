@@ -1,0 +1,278 @@
+"""What a person does with the page, in a real browser. `make test-web` runs them."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from selenium.webdriver.common.keys import Keys
+
+from tests.web import browsers, clusters, stage
+from vscheduler.cli.queue import queue_figures
+from vscheduler.web import access
+
+EVIL = "<img src=x onerror=window.pwned=1><script>window.pwned=1</script>\u202e\"'&"
+
+
+@pytest.fixture(scope="module")
+def person() -> Iterator[browsers.Person]:
+    """One for all tests: a browser takes long to start."""
+    with browsers.person() as found:
+        yield found
+
+
+def three() -> stage.Stage:
+    """Three tenants, with a past."""
+    now = time.time()
+    made = stage.Stage(clusters.three_queues(now), now)
+    made.decide()
+    made.remember_an_hour()
+    return made
+
+
+@pytest.fixture
+def made() -> stage.Stage:
+    """A cluster of this test."""
+    return three()
+
+
+@pytest.fixture
+def url(made: stage.Stage) -> Iterator[str]:
+    """Its page."""
+    with stage.served(made) as address:
+        yield address
+
+
+def names_in(text: str) -> set[str]:
+    """The tenants whose names can be read."""
+    return {name for name in ("robotics", "speech", "vision") if name in text}
+
+
+def test_a_stranger_sees_nothing(person: browsers.Person, url: str) -> None:
+    """Neither before signing in, nor with a wrong token, nor with one without rights."""
+    person.open(url)
+    person.until(lambda: person.one("#sign-in").is_displayed())
+    assert names_in(person.text) == set()
+    person.one("#token").send_keys("wrong", Keys.ENTER)
+    person.until(lambda: "doesn't know this token" in person.text)
+    assert not person.one("#page").is_displayed()
+    person.one("#token").clear()
+    person.sign_in(stage.STRANGER)
+    assert names_in(person.text) == set()
+    assert "You may list PodGroups in no namespace that has jobs." in person.text
+
+
+def test_a_tenant_sees_only_its_own(person: browsers.Person, url: str) -> None:
+    """Jobs and decisions of its namespace, and the queues, which it may list."""
+    person.open(url)
+    person.sign_in(stage.TENANT)
+    for section in ("jobs", "decisions"):
+        assert names_in(person.one(f"#{section}-body").text) == {"robotics"}
+    assert names_in(person.one("#queues-body").text) == {"robotics", "speech", "vision"}
+    person.one("input[value=running]").send_keys(" ")
+    person.until(lambda: "1 node" in person.one("#jobs-body").text)
+    assert "worker-" not in person.one("#jobs-body").text
+
+
+def test_everything_can_be_done_with_the_keyboard(person: browsers.Person, url: str) -> None:
+    """Sign in, find a job, see why it waits, choose another resource, sign out."""
+    person.open(url)
+    person.until(lambda: person.focused == "token")
+    person.press(*stage.ADMIN, Keys.ENTER)
+    person.until(lambda: person.many(".more"))
+    person.driver.refresh()
+    person.until(lambda: person.many(".more"))
+    seen = []
+    for _ in range(60):
+        person.press(Keys.TAB)
+        seen.append(person.focused)
+        if seen[-1] == "job/too-much":
+            break
+    assert seen[0] == "Skip to the content"
+    assert {"sign-out", "search", "filter-queue", "filter-namespace"} <= set(seen)
+    outline = "return getComputedStyle(document.activeElement).outlineStyle"
+    assert person.driver.execute_script(outline) == "solid"
+    person.press(Keys.ENTER)
+    person.until(lambda: "larger than any node" in person.one(".details").text)
+    assert person.focused == "job/too-much"
+    assert person.one(".more[aria-expanded=true]").text == "job/too-much"
+    person.press(Keys.ENTER)
+    person.until(lambda: not person.many(".details"))
+    person.one("input[name=resource]").send_keys(Keys.ARROW_RIGHT)
+    person.until(lambda: "Gi" in person.one("#queues-body tbody").text)
+    person.one("#sign-out").send_keys(Keys.ENTER)
+    person.until(lambda: "You are signed out." in person.text)
+    person.driver.refresh()
+    person.until(lambda: person.one("#sign-in").is_displayed())
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(360, "light"), (1600, "light"), (1600, "dark")])
+def test_it_fits_and_can_be_read(
+    person: browsers.Person, url: str, width: int, scheme: str
+) -> None:
+    """No line leads out of the window, and axe-core finds nothing, in either colour scheme."""
+    person.open(url, width, scheme)
+    person.until(lambda: person.one("#sign-in").is_displayed())
+    assert (person.overflow(), person.violations()) == (0, [])
+    person.sign_in(stage.ADMIN)
+    person.one(".more").click()
+    person.until(lambda: person.many(".details"))
+    assert (person.overflow(), person.violations()) == (0, [])
+    person.driver.execute_script("document.querySelector('input[value=running]').click()")
+    person.until(lambda: "worker-4" in person.one("#jobs-body").text)
+    assert (person.overflow(), person.violations()) == (0, [])
+
+
+@pytest.mark.parametrize("width", [320, 641, 1024, 1499, 1500])
+def test_it_fits_into_any_window(person: browsers.Person, url: str, width: int) -> None:
+    """No line leads out of it."""
+    person.open(url, width)
+    person.sign_in(stage.ADMIN)
+    person.one(".more").send_keys(Keys.ENTER)
+    person.until(lambda: person.many(".details"))
+    assert person.overflow() == 0
+
+
+def test_it_follows_the_cluster_and_leaves_the_focus_alone(
+    person: browsers.Person, url: str, made: stage.Stage
+) -> None:
+    """A new job appears without a reload, in its place; whoever reads isn't disturbed."""
+    person.open(url)
+    person.sign_in(stage.ADMIN)
+    person.one(".more").send_keys(Keys.ENTER)
+    person.until(lambda: person.many(".details"))
+    focused = person.focused
+    person.driver.execute_script("window.here = true")
+    now = time.time()
+    made.show([*clusters.three_queues(now), *clusters.job("speech", "brand-new", 64, created=now)])
+    person.until(lambda: "job/brand-new" in person.one("#jobs-body").text)
+    assert person.driver.execute_script("return window.here")
+    assert person.focused == focused
+    assert person.many(".details")
+
+
+def test_it_says_that_the_connection_is_lost_and_comes_back(
+    person: browsers.Person, made: stage.Stage
+) -> None:
+    """With the time of what is shown; after a restart, sessions are gone."""
+    with stage.served(made) as url:
+        person.open(url)
+        person.sign_in(stage.ADMIN)
+    port = int(url.rpartition(":")[2].strip("/"))
+    person.until(lambda: "Trying again in" in person.one("#connection").text)
+    assert "You see how it was at" in person.one("#connection").text
+    assert "robotics" in person.one("#jobs-body").text
+    with stage.served(made, port):
+        person.until(lambda: person.one("#sign-in").is_displayed())
+        assert names_in(person.text) == set()
+        person.sign_in(stage.ADMIN)
+
+
+def test_an_instance_that_stands_by_says_so(
+    person: browsers.Person, url: str, made: stage.Stage
+) -> None:
+    """In open pages, too, and shows nothing old."""
+    person.open(url)
+    person.sign_in(stage.ADMIN)
+    stage.stand_by(made)
+    person.until(lambda: "held by b-7d4f" in person.one("#notice").text)
+    person.until(lambda: "No job that you may see waits." in person.one("#jobs-body").text)
+
+
+def test_rights_that_are_taken_away_end_in_open_pages(
+    person: browsers.Person, url: str, made: stage.Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """First those for a namespace, then the token."""
+    monkeypatch.setattr(access, "ALLOWED_SECONDS", 0.2)
+    person.open(url)
+    person.sign_in(stage.TENANT)
+    made.reviewer.known[stage.TENANT].namespaces.clear()
+    person.until(lambda: names_in(person.one("#jobs-body").text) == set())
+    del made.reviewer.known[stage.TENANT]
+    person.until(lambda: person.one("#sign-in").is_displayed())
+    assert names_in(person.text) == set()
+
+
+def test_what_tenants_write_stays_text(person: browsers.Person) -> None:
+    """Names, reasons and messages with markup and marks that turn the direction of text."""
+    found = clusters.three_queues(time.time())
+    for each in found:
+        if each["kind"] == "PodGroup":
+            each["metadata"]["ownerReferences"][0]["name"] = EVIL
+            each["status"]["conditions"] = [
+                {"type": "Unschedulable", "status": "True", "reason": EVIL, "message": EVIL}
+            ]
+        if each["kind"] == "Queue":
+            each["metadata"]["annotations"] = {"a": EVIL}
+    made = stage.Stage(found)
+    made.past.cycle(made.taken, replace(made.result, groups=()))
+    with stage.served(made) as url:
+        person.open(url)
+        person.sign_in(stage.ADMIN)
+        person.one(".more").click()
+        person.until(lambda: person.many(".details"))
+        assert "<img src=x onerror=window.pwned=1>" in person.one("#jobs-body").text
+        assert "\\u202e" in person.one(".details").text
+        assert "\u202e" not in person.text
+        assert person.driver.execute_script("return window.pwned") is None
+        assert not person.many("main img, main script")
+        assert person.overflow() == 0
+
+
+def test_no_token_is_left_in_the_browser(person: browsers.Person, url: str) -> None:
+    """Not in the address, in storage or in cookies that scripts can read."""
+    person.open(url)
+    person.sign_in(stage.TENANT)
+    script = (
+        "return location.href + document.cookie + JSON.stringify(localStorage) + "
+        "JSON.stringify(sessionStorage) + document.querySelector('#token').value"
+    )
+    assert stage.TENANT not in person.driver.execute_script(script)
+    assert person.driver.execute_script("return document.cookie") == ""
+
+
+def test_a_link_signs_in_once_and_leaves_the_address(
+    person: browsers.Person, url: str, made: stage.Stage
+) -> None:
+    """As in the demo."""
+    person.open(url)
+    person.sign_in(stage.ADMIN)
+    code = person.driver.execute_async_script(
+        "const done = arguments[0];"
+        "fetch('api/v1/sign-in-codes', {method: 'POST'}).then((found) => found.json())"
+        ".then((found) => done(found.code))"
+    )
+    person.open(f"{url}#sign-in={code}")
+    person.until(lambda: person.one("#page").is_displayed())
+    assert person.driver.current_url == url
+    person.open(f"{url}#sign-in={code}")
+    person.until(lambda: person.one("#sign-in").is_displayed())
+    assert made.reviewer.users >= 1
+
+
+def test_ages_are_those_of_the_command_line(person: browsers.Person, url: str) -> None:
+    """Of seconds to years."""
+    person.open(url)
+    seconds = [0, 1, 59, 119, 120, 121, 599, 600, 3599, 10_799, 10_800, 11_000, 28_800, 172_799]
+    seconds += [172_800, 200_000, 691_200, 700_000, 63_072_000, 70_000_000, 300_000_000]
+    shown = person.driver.execute_async_script(
+        "const [given, done] = arguments;"
+        "import('./format.js').then((found) => done(given.map(found.age)))",
+        seconds,
+    )
+    assert shown == [queue_figures.age(each) for each in seconds]
+
+
+def test_five_thousand_jobs_are_a_few_pages(person: browsers.Person) -> None:
+    """The page holds what it shows, and leads on to the rest."""
+    with stage.served(stage.Stage(clusters.many(time.time()))) as url:
+        person.open(url)
+        person.sign_in(stage.ADMIN)
+        assert "1 to 50 of 5000" in person.one("#jobs .pages").text
+        assert len(person.many("#jobs-body tbody tr")) == 50
+        assert "1 to 40 of 200" in person.one("#queues .pages").text
+        person.one("#jobs .pages [data-part=after]").send_keys(Keys.ENTER)
+        person.until(lambda: "51 to 100 of 5000" in person.one("#jobs .pages").text)
+        person.one("#filter-queue").send_keys("team-007")
+        person.until(lambda: len(person.many("#jobs-body tbody tr")) == 25)
+        assert person.overflow() == 0

@@ -1,0 +1,197 @@
+"""The page's real server, a cluster from manifests, and an API server that knows a few tokens."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from tests import running
+from tests.web import clusters
+from vscheduler import containment
+from vscheduler.core import cycle
+from vscheduler.core.model import decisions, jobs, snapshot
+from vscheduler.mirror import paths, state
+from vscheduler.mirror.decode import events
+from vscheduler.mirror.translate import owner_references
+from vscheduler.simulator import waiting_line
+from vscheduler.web import access, cluster_view, documents, history, server
+
+ADMIN, TENANT, STRANGER = "admin-token", "tenant-token", "stranger-token"
+TREE = {
+    "actions": "enqueue, allocate, backfill, reclaim",
+    "tiers": running.tiers("priority gang conformance pdb | overcommit drf predicates proportion"),
+}
+
+
+@dataclass(slots=True)
+class Rights:
+    """What a token may list: everywhere, and in namespaces."""
+
+    user: str
+    everywhere: set[str] = field(default_factory=set)
+    namespaces: set[str] = field(default_factory=set)
+
+
+def rights() -> dict[str, Rights]:
+    """Those of an administrator, a tenant of robotics, and somebody without any."""
+    return {
+        ADMIN: Rights("ada", {"podgroups", "pods", "queues", "nodes"}),
+        TENANT: Rights("system:serviceaccount:robotics:lab", {"queues"}, {"robotics"}),
+        STRANGER: Rights("eve"),
+    }
+
+
+@dataclass(slots=True)
+class Reviewer:
+    """Answers for the API server, and counts the questions."""
+
+    known: dict[str, Rights] = field(default_factory=rights)
+    down: bool = False
+    users: int = 0
+    reviews: int = 0
+
+    async def user(self, token: str) -> access.User | None:
+        """Who the token stands for."""
+        self.users += 1
+        await asyncio.sleep(0)
+        if self.down:
+            raise access.ReviewError("the API server can't be asked about tokens now")
+        found = self.known.get(token)
+        return None if found is None else access.User(name=found.user)
+
+    async def may_list(
+        self, user: access.User, kind: paths.Collection, namespace: str = ""
+    ) -> bool:
+        """Whether that user may."""
+        self.reviews += 1
+        await asyncio.sleep(0)
+        if self.down:
+            raise access.ReviewError("the API server can't be asked about tokens now")
+        (found,) = [each for each in self.known.values() if each.user == user.name]
+        inside = namespace in found.namespaces and kind.plural in {"podgroups", "pods"}
+        return kind.plural in found.everywhere or inside
+
+
+POLICY = running.policy_of(TREE)
+
+
+def cycle_of(
+    found: Sequence[clusters.Document], now: float
+) -> tuple[history.Cycle, Mapping[jobs.JobId, owner_references.Owner]]:
+    """A cycle on these manifests, and the owners of PodGroups."""
+    mirror = state.Mirror(state.Options(scheduler_names=(clusters.SCHEDULER,)))
+    for document in found:
+        kind = events.kind_of(document)
+        assert kind is not None
+        mirror.apply(events.convert(kind, document))
+    taken = mirror.snapshot(now)
+    owners = {key: each.owner for key, each in mirror.groups.items() if each.owner is not None}
+    return history.Cycle(taken=taken, result=cycle.run_cycle(taken, POLICY, 200_000)), owners
+
+
+def places(taken: snapshot.Snapshot) -> Mapping[jobs.JobId, waiting_line.Place]:
+    """The places in line."""
+    return waiting_line.places_in(taken, POLICY)
+
+
+class Stage:
+    """A cluster, what a scheduler remembers of it, and the page."""
+
+    def __init__(self, found: Sequence[clusters.Document], now: float | None = None) -> None:
+        self.now = time.time() if now is None else now
+        self.reviewer = Reviewer()
+        self.past = history.History()
+        self.instance = cluster_view.Instance(leads=True, sentence="vscheduler: leader")
+        self.show(found)
+
+    def show(self, found: Sequence[clusters.Document]) -> None:
+        """Run a cycle on these manifests."""
+        made, self.owners = cycle_of(found, self.now)
+        self.taken, self.result = made.taken, made.result
+        self.past.cycle(made.taken, made.result)
+
+    def remember_an_hour(self) -> None:
+        """Note shares as if the last hour had been like this, but not always."""
+        queues = self.result.queues
+        self.past._samples.clear()
+        for at in range(360):
+            part = 0.55 + 0.45 * min(1.0, at / 200)
+            aged = tuple(
+                each
+                if each.entitlement is None
+                else replace(
+                    each,
+                    entitlement=replace(
+                        each.entitlement,
+                        share=each.entitlement.share * (part if number % 2 else 1.5 - part / 2),
+                    ),
+                )
+                for number, each in enumerate(queues)
+            )
+            then = replace(self.taken, now=self.now - 3600 + 10 * at)
+            self.past.cycle(then, replace(self.result, queues=aged))
+        self.past.cycle(self.taken, self.result)
+
+    def decide(self) -> None:
+        """Have a few decisions carried out, and one refused."""
+        by_name = {job.id: job for job in self.taken.jobs}
+        for job in by_name.values():
+            for task in job.tasks:
+                if task.node:
+                    self.past.bound(decisions.Bind(task=task, node=task.node), job.created + 2)
+        some = next(iter(by_name.values())).tasks[0]
+        refused = decisions.Bind(task=some, node="worker-4")
+        self.past.bind_refused(refused, "pods is forbidden: quota of this namespace", self.now - 90)
+        victims = [
+            decisions.Evict(
+                task=task,
+                node=task.node or "",
+                action="reclaim",
+                beneficiary=jobs.JobId("robotics/simulate-2-000a"),
+            )
+            for task in next(iter(by_name.values())).tasks[:2]
+        ]
+        self.past.evicted(victims, self.now - 30)
+
+    async def look(self) -> cluster_view.Look:
+        """What there is to see."""
+        return cluster_view.Look(
+            now=time.time(),
+            instance=self.instance,
+            past=self.past.frozen(),
+            owners=self.owners,
+        )
+
+    def sources(self) -> server.Sources:
+        """What the page is made from."""
+        return server.Sources(
+            look=self.look,
+            places=places,
+            reviewer=self.reviewer,
+            failures=containment.Failures(),
+        )
+
+
+@contextlib.contextmanager
+def served(stage: Stage, port: int = 0) -> Iterator[str]:
+    """The page's address, while it is served."""
+    made = server.Server(stage.sources(), "127.0.0.1", port, None)
+    made.start()
+    try:
+        yield f"http://127.0.0.1:{made.port}/"
+    finally:
+        asyncio.run(made.stop())
+
+
+def everything(name: str = "ada") -> documents.Access:
+    """The access of an administrator."""
+    return documents.Access(name=name, groups_in=None, pods_in=None, queues=True, nodes=True)
+
+
+def stand_by(stage: Stage) -> None:
+    """Have the stage lose its Lease."""
+    stage.past.forget()
+    stage.instance = cluster_view.Instance(
+        leads=False, sentence="This instance stands by. vscheduler: standby, held by b-7d4f"
+    )

@@ -1,0 +1,69 @@
+"""The link to the demo's page: with a code that signs a browser in once, so that no token is in an
+address.
+"""
+
+import json
+from dataclasses import dataclass
+
+import urllib3
+
+from vscheduler.mirror import paths
+from vscheduler.sandbox import client, errors
+
+NAMESPACE = "default"
+ACCOUNT = "demo-visitor"
+TIMEOUT = urllib3.Timeout(total=5)
+CODES = "sign-in-codes"
+
+ROLE = "cluster-admin"
+"""Visitors of the demo see everything; nothing on the page changes anything."""
+
+
+@dataclass(frozen=True, slots=True)
+class PageLink:
+    """Makes links to the page."""
+
+    api: client.Client
+    url: str
+    """The page's address."""
+    pool: urllib3.PoolManager
+
+    def once(self) -> str:
+        """Return a link that signs a browser in, once. Raises StartFailed."""
+        token = self._token()
+        answer = self.pool.request(
+            "POST",
+            f"{self.url}{paths.PAGE}/{CODES}",
+            headers={"Authorization": f"Bearer {token}"},
+            timeout=TIMEOUT,
+        )
+        if answer.status != 201:
+            raise errors.StartFailed(f"the page answers with HTTP status {answer.status}")
+        return f"{self.url}/#sign-in={json.loads(answer.data)['code']}"
+
+    def _token(self) -> str:
+        """Return a token of the visitor's account, which is created if it isn't there."""
+        if not any(
+            each["metadata"]["name"] == ACCOUNT
+            for each in self.api.list(paths.SERVICE_ACCOUNTS.within(NAMESPACE))
+        ):
+            account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": ACCOUNT}}
+            self.api.create(paths.SERVICE_ACCOUNTS.within(NAMESPACE), account)
+            self.api.create(paths.CLUSTER_ROLE_BINDINGS.everywhere, _binding())
+        path = paths.SERVICE_ACCOUNTS.part(ACCOUNT, NAMESPACE, "token")
+        asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+        return str(self.api.create(path, asked)["status"]["token"])
+
+
+def _binding() -> client.Object:
+    return {
+        "apiVersion": paths.CLUSTER_ROLE_BINDINGS.api_version,
+        "kind": paths.CLUSTER_ROLE_BINDINGS.kind,
+        "metadata": {"name": ACCOUNT},
+        "roleRef": {
+            "apiGroup": "rbac.authorization.k8s.io",
+            "kind": "ClusterRole",
+            "name": ROLE,
+        },
+        "subjects": [{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": NAMESPACE}],
+    }

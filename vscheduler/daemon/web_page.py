@@ -1,0 +1,227 @@
+"""What the page shows and whom: looks at the Mirror and the last cycle, and asks the API server
+about tokens. The page itself is in `web`, in a thread of its own.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+import msgspec
+import structlog
+
+from vscheduler.cluster.http import connection
+from vscheduler.core.config import policy
+from vscheduler.core.model import jobs, snapshot
+from vscheduler.daemon import health, runtime, settings
+from vscheduler.daemon.leader_election import api
+from vscheduler.mirror import paths, plain_text
+from vscheduler.simulator import waiting_line
+from vscheduler.web import access, cluster_view, history, server
+
+log = structlog.get_logger(__name__)
+
+REVIEW_SECONDS = 5.0
+"""How long a visitor waits for the API server."""
+
+LOOK_SECONDS = 10.0
+
+REVIEW_MAX_BYTES = 1_000_000
+
+T = TypeVar("T")
+
+
+class _Status(msgspec.Struct):
+    """`status` of a TokenReview or SubjectAccessReview."""
+
+    class User(msgspec.Struct):
+        """`status.user` of a TokenReview."""
+
+        username: str = ""
+        uid: str = ""
+        groups: list[str] = []
+        extra: dict[str, list[str]] = {}
+
+    authenticated: bool = False
+    allowed: bool = False
+    denied: bool = False
+    user: User | None = None
+
+
+class _Review(msgspec.Struct):
+    status: _Status
+
+
+class Reviews:
+    """Asks the API server about tokens, over the daemon's connection. For the page's thread."""
+
+    def __init__(self, link: connection.Connection) -> None:
+        """Belongs to the daemon's event loop, which must be running."""
+        self._link = link
+        self._loop = asyncio.get_running_loop()
+
+    async def user(self, token: str) -> access.User | None:
+        """Return who the token stands for, or None for an unknown one. Raises ReviewError."""
+        status = await self._ask(paths.TOKEN_REVIEWS, {"token": token})
+        user = status.user
+        if not status.authenticated or user is None or not user.username:
+            return None
+        return access.User(
+            name=user.username,
+            uid=user.uid,
+            groups=tuple(user.groups),
+            extra=tuple((key, tuple(values)) for key, values in sorted(user.extra.items())),
+        )
+
+    async def may_list(
+        self, user: access.User, kind: paths.Collection, namespace: str = ""
+    ) -> bool:
+        """Whether the user may list this kind in a namespace; in all without one. Raises
+        ReviewError.
+        """
+        group, _, version = kind.api_version.rpartition("/")
+        attributes = {
+            "namespace": namespace,
+            "verb": "list",
+            "group": group,
+            "version": version,
+            "resource": kind.plural,
+        }
+        spec: dict[str, Any] = {
+            "user": user.name,
+            "uid": user.uid,
+            "groups": user.groups,
+            "extra": dict(user.extra),
+            "resourceAttributes": attributes,
+        }
+        status = await self._ask(paths.ACCESS_REVIEWS, spec)
+        return status.allowed and not status.denied
+
+    async def _ask(self, kind: paths.Collection, spec: Mapping[str, Any]) -> _Status:
+        """Create a review and return its status."""
+        body = msgspec.json.encode(
+            {"apiVersion": kind.api_version, "kind": kind.kind, "spec": spec}
+        )
+        try:
+            answer = await _in(self._loop, lambda: self._call(kind, body))
+            return msgspec.json.decode(answer, type=_Review).status
+        except TimeoutError:
+            raise access.ReviewError("the API server doesn't answer about tokens") from None
+        except connection.Forbidden as error:
+            log.warning("web.reviews_refused", message=plain_text.shown(str(error)))
+            raise access.ReviewError(
+                "the scheduler may not ask the API server about tokens: it needs the role of "
+                "manifests/page"
+            ) from None
+        except (connection.ApiError, msgspec.DecodeError, RuntimeError):
+            raise access.ReviewError("the API server can't be asked about tokens now") from None
+
+    async def _call(self, kind: paths.Collection, body: bytes) -> bytes:
+        async with asyncio.timeout(REVIEW_SECONDS):
+            return await self._link.call("POST", kind.everywhere, body, most_bytes=REVIEW_MAX_BYTES)
+
+
+async def _in(loop: asyncio.AbstractEventLoop, work: Callable[[], Awaitable[T]]) -> T:
+    """Run the work in another thread's event loop. Raises RuntimeError when that has ended."""
+
+    async def run() -> T:
+        return await work()
+
+    made = run()
+    try:
+        asked = asyncio.run_coroutine_threadsafe(made, loop)
+    except RuntimeError:
+        made.close()
+        raise
+    return await asyncio.wrap_future(asked)
+
+
+def observer(given: settings.Settings) -> history.Observer:
+    """Return what remembers decisions, if there is a page to show them."""
+    return history.Observer() if given.web is None else history.History()
+
+
+class Page:
+    """Looks for the page."""
+
+    def __init__(
+        self,
+        shared: runtime.Runtime,
+        statuses: Callable[[], tuple[api.LeaseStatus, ...]],
+        in_force: Callable[[], policy.Policy],
+    ) -> None:
+        """`in_force` returns the policy that cycles run with."""
+        self._runtime = shared
+        assert isinstance(shared.observer, history.History)
+        self._history = shared.observer
+        self._statuses = statuses
+        self._in_force = in_force
+        self._loop = asyncio.get_running_loop()
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[int]:
+        """Serve the page during the block; yield the port. Raises health.ListenError."""
+        given, link = self._runtime.given.web, self._runtime.link
+        assert given is not None
+        sources = server.Sources(
+            look=self.look,
+            places=self._places,
+            reviewer=Reviews(link),
+            failures=self._runtime.failures,
+        )
+        host, port = given.address
+        certificate = None
+        if given.certificate:
+            certificate = server.Certificate(
+                certificate=given.certificate, private_key=given.private_key
+            )
+        try:
+            made = server.Server(sources, host, port, certificate)
+        except OSError as error:
+            raise health.ListenError(f"can't listen on {host}:{port}: {error}") from error
+        except server.TlsError as error:
+            raise health.ListenError(str(error)) from error
+        made.start()
+        log.info("web.listening", host=host, port=made.port, tls=certificate is not None)
+        try:
+            yield made.port
+        finally:
+            await made.stop()
+
+    async def look(self) -> cluster_view.Look:
+        """Return what there is to see now. For the page's thread."""
+
+        async def here() -> cluster_view.Look:
+            return self._look()
+
+        async with asyncio.timeout(LOOK_SECONDS):
+            return await _in(self._loop, here)
+
+    def _look(self) -> cluster_view.Look:
+        groups = self._runtime.mirror.groups
+        return cluster_view.Look(
+            now=time.time(),
+            instance=self._instance(),
+            past=self._history.frozen(),
+            owners={key: each.owner for key, each in groups.items() if each.owner is not None},
+        )
+
+    def _instance(self) -> cluster_view.Instance:
+        lines = [plain_text.shown(health.lease_line(each)) for each in self._statuses()]
+        leads = self._history.leads
+        if not self._runtime.given.schedules:
+            return cluster_view.Instance(
+                leads=False, sentence="This instance runs the controllers only, and no cycles."
+            )
+        if leads:
+            return cluster_view.Instance(leads=True, sentence="; ".join(lines))
+        return cluster_view.Instance(
+            leads=False,
+            sentence="This instance stands by, and only the leader knows more. " + "; ".join(lines),
+        )
+
+    def _places(self, taken: snapshot.Snapshot) -> Mapping[jobs.JobId, waiting_line.Place]:
+        with self._runtime.failures.contained("web", "places in line"):
+            return waiting_line.places_in(taken, self._in_force())
+        return {}

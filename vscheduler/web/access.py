@@ -1,0 +1,223 @@
+"""Who may see what: answers of the API server about bearer tokens, kept for a short time.
+
+The page shows a visitor what the visitor's token may list (TokenReview, then SubjectAccessReviews).
+Answers are kept by a keyed digest of the token, never by the token. A right that is taken away ends
+when the answer is too old, also in streams, which ask again.
+"""
+
+import asyncio
+import hashlib
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from vscheduler.mirror import paths
+from vscheduler.web import documents
+
+ALLOWED_SECONDS = 20.0
+"""How long a right may outlive its end."""
+
+DENIED_SECONDS = 10.0
+"""How long an unknown token isn't asked about again."""
+
+NAMESPACE_DENIED_SECONDS = 300.0
+"""How long a namespace that a visitor may not see isn't asked about again."""
+
+FAILED_SECONDS = 1.0
+"""How long nothing is asked after the API server didn't answer."""
+
+TOKENS_MAX = 1000
+"""How many tokens have answers that are kept."""
+
+NAMESPACES_MAX = 250
+"""About how many namespaces is asked for a visitor who may not list PodGroups everywhere."""
+
+CALLS_MAX = 8
+"""How many questions are on their way at once."""
+
+TOKEN_MAX = 16_384
+"""Characters of a token; longer ones aren't looked at."""
+
+
+class ReviewError(Exception):
+    """The API server doesn't answer questions about tokens now. The message is a sentence."""
+
+
+class UnknownTokenError(Exception):
+    """The API server doesn't know the token, or no longer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class User:
+    """Who a token stands for (TokenReview status.user)."""
+
+    name: str
+    uid: str = ""
+    groups: tuple[str, ...] = ()
+    extra: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+
+class Reviewer(Protocol):
+    """Asks the API server."""
+
+    async def user(self, token: str) -> User | None:
+        """Return who the token stands for, or None for an unknown one. Raises ReviewError."""
+
+    async def may_list(self, user: User, kind: paths.Collection, namespace: str = "") -> bool:
+        """Whether the user may list this kind in a namespace; in all without one. Raises
+        ReviewError.
+        """
+
+
+@dataclass(slots=True, kw_only=True)
+class _Answer:
+    """What was said about a token."""
+
+    access: documents.Access | None
+    until: float
+    denied: dict[str, float] = field(default_factory=dict)
+    """Until when namespaces that the visitor may not see aren't asked about."""
+
+
+class AccessTable:
+    """The answers about tokens, the least recently used of which are forgotten."""
+
+    def __init__(
+        self,
+        reviewer: Reviewer,
+        namespaces: Callable[[], Awaitable[Collection[str]]],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`namespaces` returns those with jobs."""
+        self._reviewer = reviewer
+        self._namespaces = namespaces
+        self._clock = clock
+        self._key = secrets.token_bytes(32)
+        self._answers: OrderedDict[bytes, _Answer] = OrderedDict()
+        self._asking: dict[bytes, asyncio.Task[documents.Access]] = {}
+        self._calls = asyncio.Semaphore(CALLS_MAX)
+        self._failed_at = float("-inf")
+
+    def knows(self, token: str) -> bool:
+        """Whether an answer about the token is kept, so that nobody has to be asked."""
+        answer = self._answers.get(self._digest(token))
+        return answer is not None and self._clock() < answer.until
+
+    async def of(self, token: str, hints: Sequence[str] = ()) -> documents.Access:
+        """Return what the token may see; `hints` are namespaces to ask about first.
+
+        Raises UnknownTokenError and ReviewError. Of several callers at once, one asks.
+        """
+        digest = self._digest(token)
+        answer = self._answers.get(digest)
+        if answer is not None and self._clock() < answer.until:
+            self._answers.move_to_end(digest)
+            if answer.access is None:
+                raise UnknownTokenError
+            return answer.access
+        task = self._asking.get(digest)
+        if task is None:
+            task = asyncio.create_task(self._ask(digest, token, hints), name="review a token")
+            self._asking[digest] = task
+            task.add_done_callback(lambda done: self._asked(digest, done))
+        return await asyncio.shield(task)
+
+    def _asked(self, digest: bytes, done: asyncio.Task[documents.Access]) -> None:
+        self._asking.pop(digest, None)
+        if not done.cancelled():
+            done.exception()  # nobody may be waiting for it any more
+
+    def _digest(self, token: str) -> bytes:
+        return hashlib.blake2b(token.encode(), key=self._key, digest_size=16).digest()
+
+    async def _ask(self, digest: bytes, token: str, hints: Sequence[str]) -> documents.Access:
+        if self._clock() < self._failed_at + FAILED_SECONDS:
+            raise ReviewError("the API server can't be asked about tokens now; try again soon")
+        before = self._answers.get(digest)
+        denied = {} if before is None else before.denied
+        try:
+            access = await self._reviewed(token, hints, denied)
+        except ReviewError:
+            self._failed_at = self._clock()
+            raise
+        lasting = DENIED_SECONDS if access is None else ALLOWED_SECONDS
+        self._answers[digest] = _Answer(access=access, until=self._clock() + lasting, denied=denied)
+        self._answers.move_to_end(digest)
+        while len(self._answers) > TOKENS_MAX:
+            self._answers.popitem(last=False)
+        if access is None:
+            raise UnknownTokenError
+        return access
+
+    async def _reviewed(
+        self, token: str, hints: Sequence[str], denied: dict[str, float]
+    ) -> documents.Access | None:
+        """Ask about everything; None for an unknown token."""
+        async with self._calls:
+            user = await self._reviewer.user(token)
+        if user is None:
+            return None
+        kinds = (paths.POD_GROUPS, paths.PODS, paths.QUEUES, paths.NODES)
+        everywhere = await self._all([(user, kind, "") for kind in kinds])
+        groups, pods, queues, nodes = everywhere
+        there = await self._namespaces()
+        asked, unasked = self._candidates(user, hints, denied, there)
+        groups_in = None if groups else frozenset(await self._where(user, paths.POD_GROUPS, asked))
+        if groups_in is not None:
+            until = self._clock() + NAMESPACE_DENIED_SECONDS
+            denied.update((each, until) for each in asked if each not in groups_in)
+        visible = asked if groups_in is None else sorted(groups_in)
+        pods_in = None if pods else frozenset(await self._where(user, paths.PODS, visible))
+        return documents.Access(
+            name=user.name,
+            groups_in=groups_in,
+            pods_in=pods_in,
+            queues=queues,
+            nodes=nodes,
+            unasked=unasked and groups_in is not None,
+        )
+
+    def _candidates(
+        self,
+        user: User,
+        hints: Sequence[str],
+        denied: dict[str, float],
+        there: Collection[str],
+    ) -> tuple[list[str], bool]:
+        """Return the namespaces to ask about, and whether there are others."""
+        now = self._clock()
+        for name in [each for each, until in denied.items() if until <= now or each not in there]:
+            del denied[name]
+        first = [each for each in (*hints, *_own(user)) if each in there]
+        every = dict.fromkeys((*first, *sorted(there)))
+        asked = [each for each in every if each in first or each not in denied]
+        return asked[:NAMESPACES_MAX], len(asked) > NAMESPACES_MAX
+
+    async def _where(
+        self, user: User, kind: paths.Collection, namespaces: Sequence[str]
+    ) -> list[str]:
+        """Return the namespaces in which the user may list the kind."""
+        answers = await self._all([(user, kind, each) for each in namespaces])
+        return [each for each, allowed in zip(namespaces, answers, strict=True) if allowed]
+
+    async def _all(self, questions: Iterable[tuple[User, paths.Collection, str]]) -> list[bool]:
+        async def ask(user: User, kind: paths.Collection, namespace: str) -> bool:
+            async with self._calls:
+                return await self._reviewer.may_list(user, kind, namespace)
+
+        tasks = [asyncio.create_task(ask(*each)) for each in questions]
+        try:
+            return list(await asyncio.gather(*tasks))
+        finally:
+            for task in tasks:
+                task.cancel()
+
+
+def _own(user: User) -> list[str]:
+    """Return the namespace of a service account."""
+    parts = user.name.split(":")
+    return [parts[2]] if len(parts) == 4 and parts[:2] == ["system", "serviceaccount"] else []

@@ -1,0 +1,395 @@
+"""The cluster as the page shows it, for somebody who may see everything. Pure.
+
+A view is made from frozen values: the input and the result of the last cycle. Rows of jobs that
+haven't changed are those of the view before.
+"""
+
+import datetime as dt
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
+
+from vscheduler.core.model import decisions, jobs, queues, resources, snapshot
+from vscheduler.mirror import (
+    condition_reasons,
+    phrases,
+    plain_text,
+    queue_status,
+    statuses,
+    wording,
+    workloads,
+)
+from vscheduler.mirror.decode import fields
+from vscheduler.mirror.translate import owner_references
+from vscheduler.simulator import waiting_line
+from vscheduler.web import history
+
+MESSAGE_MAX = 2000
+"""Characters of a reason: an annotation or an error of the API server may be of any length."""
+
+FIGURES_MAX = 12
+"""How many resources a queue shows."""
+
+Places = Callable[[snapshot.Snapshot], Mapping[jobs.JobId, waiting_line.Place]]
+Owners = Mapping[jobs.JobId, owner_references.Owner]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instance:
+    """What this process does."""
+
+    leads: bool
+    sentence: str
+    """Who leads, as in /readyz."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """All that a view is made from."""
+
+    now: float
+    instance: Instance
+    past: history.Past
+    owners: Owners = field(default_factory=dict)
+    """Owners of PodGroups."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """Amounts of one resource: in millicores for cpu, else in bytes or units."""
+
+    has: float
+    deserves: float | None
+    """None if no plugin computes shares."""
+    wants: float
+    """What its running and waiting pods ask for together."""
+
+    @property
+    def borrowed(self) -> float:
+        """What the queue has beyond what it deserves."""
+        return 0.0 if self.deserves is None else max(0.0, self.has - self.deserves)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueRow:
+    """A queue with its figures."""
+
+    name: str
+    parent: str
+    depth: int
+    """How many ancestors it has, without root."""
+    state: str
+    weight: int
+    share: str
+    """`0.96 cpu`; empty without a share."""
+    over: bool
+    """Whether it has more of some resource than it deserves."""
+    figures: Mapping[str, Figure]
+    waiting: int
+    running: int
+    sentence: str
+    """Why it deserves what it deserves."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRow:
+    """A PodGroup with its pods."""
+
+    namespace: str
+    name: str
+    """Name of the PodGroup."""
+    workload: str
+    queue: str
+    state: str
+    running: int
+    minimum: int
+    total: int
+    since: float
+    """Since when it waits; 0 unless it waits."""
+    created: float
+    told: decisions.Reason | None
+    """Why it waits, by the last cycle; put into words only for rows that are shown."""
+    written: jobs.Condition | None
+    """Why it waits, by its PodGroup: for jobs that had no turn in the last cycle."""
+    nodes: tuple[tuple[str, int], ...]
+    """Nodes with the number of its pods there, most pods first."""
+    place: waiting_line.Place | None = None
+
+    @property
+    def waits(self) -> bool:
+        """Whether the job, or a part of it, waits."""
+        return bool(self.since)
+
+    @property
+    def reason(self) -> str:
+        """Why it waits, in one word."""
+        if self.told is not None:
+            return condition_reasons.group_reason(self.told)
+        return "" if self.written is None else self.written.reason
+
+    @property
+    def message(self) -> str:
+        """Why it waits, in a sentence."""
+        text = "" if self.written is None else self.written.message
+        if self.told is not None:
+            text = wording.sentence(self.told)
+        return plain_text.shown(text[:MESSAGE_MAX])
+
+    @property
+    def key(self) -> jobs.JobId:
+        """`namespace/name`."""
+        return jobs.JobId(f"{self.namespace}/{self.name}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """Everything that the page can show."""
+
+    time: float
+    instance: Instance
+    queue_rows: tuple[QueueRow, ...] = ()
+    """Parents before their children."""
+    job_rows: tuple[JobRow, ...] = ()
+    """Waiting jobs first, in the order of their turns, then the others by name."""
+    by_key: Mapping[jobs.JobId, jobs.Job] = field(default_factory=dict)
+    namespaces: frozenset[str] = frozenset()
+    """Namespaces with jobs."""
+    total: Mapping[str, float] = field(default_factory=dict)
+    """What is shared."""
+    decisions: tuple[history.Decision, ...] = ()
+    """The latest first."""
+    samples: tuple[history.Sample, ...] = ()
+    versions: Mapping[str, int] = field(default_factory=dict)
+    """By section, a number that grows when the section changes."""
+
+
+SECTIONS = {
+    "instance": "instance",
+    "queues": "queue_rows",
+    "jobs": "job_rows",
+    "decisions": "decisions",
+    "fairness": "samples",
+}
+"""The field of a view for each section of the page."""
+
+BLANK = View(
+    time=0.0,
+    instance=Instance(leads=False, sentence=""),
+    versions=dict.fromkeys(SECTIONS, 0),
+)
+
+
+class ViewMaker:
+    """Makes one view after the other, and keeps rows that haven't changed."""
+
+    def __init__(self, places: Places) -> None:
+        self._places = places
+        self._rows: dict[jobs.JobId, tuple[jobs.Job, JobRow]] = {}
+        self._cycle: history.Cycle | None = None
+        self.view = BLANK
+        """The last view."""
+
+    def make(self, look: Look) -> View:
+        """Return the view of this moment; sections that haven't changed keep their version."""
+        before, past = self.view, look.past
+        made = replace(
+            before,
+            time=look.now,
+            instance=look.instance,
+            decisions=past.decisions[::-1],
+            samples=past.samples,
+        )
+        if past.cycle is None:
+            self._rows.clear()
+            made = replace(
+                made, queue_rows=(), job_rows=(), by_key={}, namespaces=frozenset(), total={}
+            )
+        elif past.cycle is not self._cycle:
+            made = self._with_cycle(made, past.cycle, look.owners)
+        self._cycle = past.cycle
+        self.view = replace(made, versions=_versions(before, made))
+        return self.view
+
+    def _with_cycle(self, made: View, cycle: history.Cycle, owners: Owners) -> View:
+        taken, result = cycle.taken, cycle.result
+        by_key = {job.id: job for job in taken.jobs}
+        rows = self._job_rows(by_key, result, owners)
+        places = self._places(taken)
+        placed = [
+            row if row.key not in places else replace(row, place=places[row.key]) for row in rows
+        ]
+        return replace(
+            made,
+            queue_rows=_queue_rows(taken, result, rows),
+            job_rows=tuple(sorted(placed, key=_turn)),
+            by_key=by_key,
+            namespaces=frozenset(job.namespace for job in taken.jobs),
+            total=result.total,
+        )
+
+    def _job_rows(
+        self,
+        by_key: Mapping[jobs.JobId, jobs.Job],
+        result: decisions.CycleResult,
+        owners: Owners,
+    ) -> list[JobRow]:
+        kept: dict[jobs.JobId, tuple[jobs.Job, JobRow]] = {}
+        told = {status.job: status for status in result.groups}
+        for job in by_key.values():
+            status, known = told.get(job.id), self._rows.get(job.id)
+            if known is not None and known[0] is job and _is_of(known[1], status):
+                kept[job.id] = known
+            else:
+                kept[job.id] = (job, _job_row(job, status, owners.get(job.id)))
+        self._rows = kept
+        return [row for _, row in kept.values()]
+
+
+def _is_of(row: JobRow, status: decisions.GroupStatus | None) -> bool:
+    """Whether a row of the same job still says what the last cycle said; None: it had no turn."""
+    if status is None:
+        return row.told is None
+    return (row.state, row.running) == (status.phase, status.running) and row.told == status.reason
+
+
+def _turn(row: JobRow) -> tuple[object, ...]:
+    """Return a sort key: waiting jobs in the order of their turns, then the others."""
+    place = row.place.overall if row.place else 0
+    return (not row.waits, row.place is None, place, row.namespace, row.name)
+
+
+def _versions(before: View, after: View) -> dict[str, int]:
+    return {
+        name: before.versions[name] + (getattr(before, field) != getattr(after, field))
+        for name, field in SECTIONS.items()
+    }
+
+
+def _job_row(
+    job: jobs.Job, status: decisions.GroupStatus | None, owner: owner_references.Owner | None
+) -> JobRow:
+    told = written = None
+    if status is None:
+        phase, running = job.phase, job.counts[jobs.TaskStatus.RUNNING]
+        written = next((each for each in job.state.conditions if _says_why(each)), None)
+    else:
+        phase, running, told = status.phase, status.running, status.reason
+    waits = phase in jobs.YOUNG or told is not None or written is not None
+    held = Counter(task.node for task in job.tasks if task.node and task.status in jobs.HOLDING)
+    return JobRow(
+        namespace=job.namespace,
+        name=job.name,
+        workload=plain_text.shown(workload_of(job, owner)),
+        queue=plain_text.shown(job.queue),
+        state=str(phase),
+        running=running,
+        minimum=job.min_member,
+        total=len(job.tasks) + len(job.rejections),
+        since=_since(job) if waits else 0.0,
+        created=job.created,
+        told=told,
+        written=written,
+        nodes=tuple(sorted(held.items(), key=lambda each: (-each[1], each[0]))),
+    )
+
+
+def _says_why(condition: jobs.Condition) -> bool:
+    return condition.type == statuses.UNSCHEDULABLE and condition.status == "True"
+
+
+def _since(job: jobs.Job) -> float:
+    """Return since when a job waits that waits: since it lost its pods, else since it exists."""
+    for each in job.state.conditions:
+        if each.type == statuses.SCHEDULED and each.status == "False":
+            return _instant(each.last_transition) or job.created
+    return job.created
+
+
+def _instant(text: str) -> float:
+    """Return seconds since the epoch; 0 for text that is no time: tenants may write statuses."""
+    try:
+        return fields.seconds(dt.datetime.fromisoformat(text))
+    except (ValueError, OverflowError):
+        return 0.0
+
+
+def workload_of(job: jobs.Job, owner: owner_references.Owner | None) -> str:
+    """Return what users call the job, such as `job/train`."""
+    labels = job.tasks[0].labels if job.tasks else {}
+    if owner is not None and workloads.is_final(owner.kind, labels):
+        return str(workloads.of_owner(owner.api_version, owner.kind, owner.name))
+    named = [] if owner is None else [_reference(owner)]
+    group = {"metadata": {"name": job.name, "ownerReferences": named}}
+    pods = [
+        {"metadata": {"name": task.name, "labels": task.labels, "ownerReferences": named}}
+        for task in job.tasks[:2]
+    ]
+    return str(workloads.of_group(group, pods)[0])
+
+
+def _reference(owner: owner_references.Owner) -> dict[str, object]:
+    return {
+        "apiVersion": owner.api_version,
+        "kind": owner.kind,
+        "name": owner.name,
+        "controller": True,
+    }
+
+
+def _queue_rows(
+    taken: snapshot.Snapshot, result: decisions.CycleResult, rows: Collection[JobRow]
+) -> tuple[QueueRow, ...]:
+    """Return all queues but root, which has no figures of its own."""
+    paths = queues.tree(taken.queues, {}).paths
+    counts = Counter((row.queue, row.waits) for row in rows)
+    found = [each for each in result.queues if each.name != queues.ROOT]
+    found.sort(key=lambda each: (*paths.get(each.name, ()), each.name))
+    return tuple(
+        _queue_row(each, paths.get(each.name, ()), result.excluded, counts) for each in found
+    )
+
+
+def _queue_row(
+    queue: decisions.QueueFigures,
+    path: tuple[str, ...],
+    excluded: tuple[decisions.Exclusion, ...],
+    counts: Mapping[tuple[str, bool], int],
+) -> QueueRow:
+    entitlement = queue.entitlement
+    deserved = {} if entitlement is None else entitlement.deserved
+    named = {
+        name
+        for amounts in (queue.allocated, deserved, queue.request)
+        for name, amount in amounts.items()
+        if amount and name != resources.PODS
+    }
+    ordered = [
+        name
+        for name in resources.ResourceSpace.of(named | {resources.CPU}).names
+        if name in named | {resources.CPU}
+    ]
+    figures = {
+        name: Figure(
+            has=queue.allocated.get(name, 0.0),
+            deserves=None if entitlement is None else deserved.get(name, 0.0),
+            wants=queue.request.get(name, 0.0),
+        )
+        for name in ordered[:FIGURES_MAX]
+    }
+    explained = queue_status.explanation(queue, excluded)
+    share = ""
+    if entitlement is not None:
+        share = phrases.share(entitlement.share, queue.allocated, deserved)
+    return QueueRow(
+        name=plain_text.shown(queue.name),
+        parent=path[-1] if len(path) > 1 else "",
+        depth=max(0, len(path) - 1),
+        state=str(queue.state),
+        weight=queue.weight,
+        share=share,
+        over=any(each.borrowed > 0.5 for each in figures.values()),
+        figures=figures,
+        waiting=counts[queue.name, True],
+        running=counts[queue.name, False],
+        sentence="" if explained is None else plain_text.shown(explained.message),
+    )

@@ -1,0 +1,299 @@
+"""What a visitor may see of a view, as the JSON that docs/page.md describes. Pure."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from vscheduler.core.model import jobs, resources
+from vscheduler.mirror import phrases, plain_text, statuses
+from vscheduler.web import cluster_view, history
+
+VERSION = "v1"
+"""Version of the documents; fields may be added to a version, never changed or removed."""
+
+PAGE_MAX = 200
+"""How many jobs or queues one answer has at most."""
+
+MEMBERS_MAX = 500
+"""How many pods of a job one answer has at most."""
+
+NODES_MAX = 8
+"""How many nodes of a job are named in lists."""
+
+Document = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """What a visitor may see, by the permissions of the visitor's token."""
+
+    name: str
+    """User name in Kubernetes."""
+    groups_in: frozenset[str] | None = frozenset()
+    """Namespaces in which the visitor may list PodGroups; None: all."""
+    pods_in: frozenset[str] | None = frozenset()
+    """Namespaces in which the visitor may list pods; None: all."""
+    queues: bool = False
+    """Whether the visitor may list queues."""
+    nodes: bool = False
+    """Whether the visitor may list nodes."""
+    unasked: bool = False
+    """Whether there are too many namespaces to ask about each."""
+
+    def sees(self, namespace: str) -> bool:
+        """Whether the visitor may see jobs of the namespace."""
+        return self.groups_in is None or namespace in self.groups_in
+
+    def sees_pods(self, namespace: str) -> bool:
+        """Whether the visitor may see names and states of pods of the namespace."""
+        return self.pods_in is None or namespace in self.pods_in
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """Which jobs a visitor asks for."""
+
+    state: str = "waiting"
+    """waiting, running or all."""
+    queue: str = ""
+    namespace: str = ""
+    search: str = ""
+    """A part of the workload's or PodGroup's name."""
+    offset: int = 0
+    limit: int = 50
+
+    def matches(self, row: cluster_view.JobRow) -> bool:
+        """Whether a job is asked for."""
+        return (
+            (self.state == "all" or row.waits == (self.state == "waiting"))
+            and self.queue in {"", row.queue}
+            and self.namespace in {"", row.namespace}
+            and (not self.search or self.search in row.workload or self.search in row.name)
+        )
+
+
+def summary(view: cluster_view.View, access: Access) -> Document:
+    """Return who looks, what this instance does, and how much there is."""
+    seen = [row for row in view.job_rows if access.sees(row.namespace)]
+    waiting = sum(row.waits for row in seen)
+    return {
+        "apiVersion": VERSION,
+        "time": statuses.timestamp(view.time),
+        "instance": {"leads": view.instance.leads, "sentence": view.instance.sentence},
+        "visitor": {
+            "name": plain_text.shown(access.name),
+            "namespaces": None if access.groups_in is None else sorted(access.groups_in),
+            "queues": access.queues,
+            "nodes": access.nodes,
+            "notes": notes(access),
+        },
+        "jobs": {"waiting": waiting, "running": len(seen) - waiting},
+        "total": _amounts(view.total) if access.queues else {},
+        "versions": versions(view),
+    }
+
+
+def versions(view: cluster_view.View) -> dict[str, int]:
+    """Return by section a number that changes with the section."""
+    return dict(view.versions)
+
+
+def notes(access: Access) -> list[str]:
+    """Return what is left out, and why."""
+    found = []
+    if access.groups_in is not None and not access.groups_in:
+        found.append("You may list PodGroups in no namespace that has jobs.")
+    if access.unasked:
+        found.append(
+            "There are too many namespaces to ask about each; name yours when you sign in."
+        )
+    if not access.queues:
+        found.append("Queues aren't shown: you may not list queues.")
+    if not access.nodes:
+        found.append("Nodes are only counted: you may not list nodes.")
+    return found
+
+
+def queues(view: cluster_view.View, access: Access, offset: int, limit: int) -> Document:
+    """Return queues with their figures, parents before their children."""
+    shown = view.queue_rows if access.queues else ()
+    return {
+        "apiVersion": VERSION,
+        "version": view.versions["queues"],
+        "resources": _resources(shown),
+        "count": len(shown),
+        "offset": offset,
+        "total": _amounts(view.total) if access.queues else {},
+        "queues": [_queue(each) for each in shown[offset : offset + limit]],
+    }
+
+
+def _resources(shown: Iterable[cluster_view.QueueRow]) -> list[str]:
+    """Return the names of all resources in the figures."""
+    found = {name for each in shown for name in each.figures}
+    return [name for name in resources.ResourceSpace.of(found).names if name in found]
+
+
+def _queue(row: cluster_view.QueueRow) -> Document:
+    return {
+        "name": row.name,
+        "parent": row.parent,
+        "depth": row.depth,
+        "state": row.state,
+        "weight": row.weight,
+        "share": row.share,
+        "overShare": row.over,
+        "resources": {name: _figure(name, each) for name, each in row.figures.items()},
+        "jobs": {"waiting": row.waiting, "running": row.running},
+        "sentence": row.sentence,
+    }
+
+
+def _figure(name: str, figure: cluster_view.Figure) -> Document:
+    made: Document = {"has": amount(name, figure.has), "wants": amount(name, figure.wants)}
+    if figure.deserves is not None:
+        made["deserves"] = amount(name, figure.deserves)
+        made["borrowed"] = amount(name, figure.borrowed)
+    return made
+
+
+def amount(name: str, value: float) -> Document:
+    """Return an amount in cores, bytes or units, and as text."""
+    number = value / 1000 if name == resources.CPU else value
+    return {"value": round(number, 3), "text": phrases.figure(name, value)}
+
+
+def _amounts(found: Mapping[str, float]) -> Document:
+    return {name: amount(name, each) for name, each in found.items() if name != resources.PODS}
+
+
+def jobs_of(view: cluster_view.View, access: Access, query: Query) -> Document:
+    """Return a page of the jobs that are asked for and that the visitor may see."""
+    found = [row for row in view.job_rows if access.sees(row.namespace) and query.matches(row)]
+    page = found[query.offset : query.offset + query.limit]
+    return {
+        "apiVersion": VERSION,
+        "version": view.versions["jobs"],
+        "count": len(found),
+        "offset": query.offset,
+        "jobs": [_job(each, access) for each in page],
+    }
+
+
+def _job(row: cluster_view.JobRow, access: Access) -> Document:
+    made: Document = {
+        "workload": row.workload,
+        "namespace": row.namespace,
+        "podGroup": row.name,
+        "queue": row.queue,
+        "state": row.state,
+        "pods": {"running": row.running, "minimum": row.minimum, "total": row.total},
+        "created": statuses.timestamp(row.created),
+        "nodes": _nodes(row, access),
+    }
+    if row.place is not None:
+        made["place"] = {
+            "inQueue": row.place.in_queue,
+            "ofQueue": row.place.of_queue,
+            "overall": row.place.overall,
+            "ofAll": row.place.of_all,
+            "sentence": row.place.sentence,
+        }
+    if row.waits:
+        made["waitingSince"] = statuses.timestamp(row.since)
+    if row.message:
+        made |= {
+            "reason": row.reason,
+            "short": phrases.short(row.message),
+            "message": row.message,
+        }
+    return made
+
+
+def _nodes(row: cluster_view.JobRow, access: Access) -> Document:
+    made: Document = {"count": len(row.nodes), "pods": sum(pods for _, pods in row.nodes)}
+    if access.nodes:
+        named = row.nodes[:NODES_MAX]
+        made["named"] = [{"name": plain_text.shown(name), "pods": pods} for name, pods in named]
+    return made
+
+
+def job(view: cluster_view.View, access: Access, namespace: str, name: str) -> Document | None:
+    """Return a job with its pods and its history; None if there is none, or none to see."""
+    if not access.sees(namespace):
+        return None
+    key = jobs.JobId(f"{namespace}/{name}")
+    row = next((each for each in view.job_rows if each.key == key), None)
+    if row is None:
+        return None
+    made = {"apiVersion": VERSION, **_job(row, access)}
+    made["history"] = [
+        {"time": statuses.timestamp(each.time), "kind": str(each.kind), "what": each.text}
+        for each in view.decisions
+        if each.job == key
+    ]
+    if access.sees_pods(namespace):
+        tasks = sorted(view.by_key[key].tasks, key=lambda task: (task.index, task.name))
+        made["members"] = [_member(task, access) for task in tasks[:MEMBERS_MAX]]
+    return made
+
+
+def _member(task: jobs.Task, access: Access) -> Document:
+    node = {"node": plain_text.shown(task.node)} if task.node and access.nodes else {}
+    return {"name": plain_text.shown(task.name), "status": str(task.status), **node}
+
+
+def decisions(view: cluster_view.View, access: Access, limit: int) -> Document:
+    """Return recent decisions about jobs that the visitor may see, the latest first."""
+    seen = [each for each in view.decisions if access.sees(each.job.partition("/")[0])]
+    return {
+        "apiVersion": VERSION,
+        "version": view.versions["decisions"],
+        "decisions": [
+            {
+                "time": statuses.timestamp(each.time),
+                "kind": str(each.kind),
+                "namespace": each.job.partition("/")[0],
+                "podGroup": each.job.partition("/")[2],
+                "what": each.text,
+            }
+            for each in seen[:limit]
+        ],
+    }
+
+
+def fairness(view: cluster_view.View, access: Access, wanted: Collection[str] = ()) -> Document:
+    """Return the shares of queues over the last hour; of those with the largest without a wish."""
+    samples = view.samples if access.queues else ()
+    names = _largest(samples, wanted)
+    return {
+        "apiVersion": VERSION,
+        "version": view.versions["fairness"],
+        "times": [round(each.time) for each in samples],
+        "queues": [
+            {
+                "name": plain_text.shown(name),
+                "shares": [_rounded(each.shares.get(name)) for each in samples],
+            }
+            for name in names
+        ],
+        "count": len({name for each in samples[-1:] for name in each.shares}),
+    }
+
+
+LINES_MAX = 6
+"""How many queues have lines in the chart of fairness: more can't be told apart."""
+
+
+def _largest(samples: Sequence[history.Sample], wanted: Collection[str]) -> list[str]:
+    """Return the wanted queues, else those farthest from what they deserve, by name."""
+    last = samples[-1].shares if samples else {}
+    if wanted:
+        return sorted(name for name in set(wanted) if name in last)[:LINES_MAX]
+    far = sorted(last, key=lambda name: (-abs(last[name] - 1.0), name))
+    return sorted(far[:LINES_MAX])
+
+
+def _rounded(share: float | None) -> float | None:
+    """Return a share as JSON: infinite shares, of queues that deserve nothing, are null."""
+    return round(share, 3) if share is not None and share < 1e9 else None

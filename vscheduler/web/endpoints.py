@@ -1,0 +1,392 @@
+"""Endpoints of the page: files, sign-in, and JSON of what a visitor may see."""
+
+import asyncio
+import ipaddress
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+import structlog
+from aiohttp import web
+
+from vscheduler import containment
+from vscheduler.mirror import paths, plain_text
+from vscheduler.web import (
+    access,
+    assets,
+    attempts,
+    connections,
+    documents,
+    refresher,
+    sessions,
+    streams,
+)
+
+log = structlog.get_logger(__name__)
+
+ROOT = paths.PAGE
+BODY_MAX = access.TOKEN_MAX + 4096
+BODY_SECONDS = 10.0
+COMPRESS_BYTES = 2048
+SEARCH_MAX = 100
+NAMESPACES_MAX = 20
+"""How many namespaces a visitor may name when signing in."""
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "
+    "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+    "Referrer-Policy": "no-referrer",
+    "Server": "vscheduler",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+
+SIGN_IN = "Sign in with a Kubernetes token."
+UNKNOWN = "The API server doesn't know this token."
+NOT_THERE = "There is no such job, or you may not see it."
+
+
+class Problem(Exception):  # noqa: N818 - what the visitor is told
+    """A request that can't be answered: a status and a sentence."""
+
+    def __init__(self, status: HTTPStatus, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class SignIn(msgspec.Struct, forbid_unknown_fields=True):
+    """The body of a sign-in: a token or a code."""
+
+    token: str = ""
+    code: str = ""
+    namespaces: list[str] = []
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Visit:
+    """The token of a request, and where it comes from."""
+
+    token: str
+    identifier: str = ""
+    """The session's identifier; empty without a session."""
+    hints: tuple[str, ...] = ()
+    """Namespaces to ask about first."""
+
+
+class Endpoints:
+    """The page's HTTP application. Belongs to one event loop."""
+
+    def __init__(
+        self,
+        views: refresher.Refresher,
+        table: access.AccessTable,
+        failures: containment.Failures,
+        *,
+        secure: bool,
+    ) -> None:
+        """`secure` means TLS; without it only loopback addresses are answered."""
+        self._views = views
+        self._table = table
+        self._failures = failures
+        self._secure = secure
+        self._cookie = "__Host-vscheduler" if secure else "vscheduler"
+        self._sessions = sessions.Sessions()
+        self._attempts = attempts.Attempts()
+        self._assets = assets.load()
+        self.streams = streams.Streams()
+
+    def application(self) -> web.Application:
+        """Return the application."""
+        made = web.Application(middlewares=[self._contain], client_max_size=BODY_MAX)
+        made.on_response_prepare.append(_add_headers)
+        router = made.router
+        router.add_get("/", self._file)
+        router.add_get("/{name}", self._file)
+        router.add_post(f"{ROOT}/session", self._sign_in)
+        router.add_delete(f"{ROOT}/session", self._sign_out)
+        router.add_post(f"{ROOT}/sign-in-codes", self._code)
+        router.add_get(f"{ROOT}/summary", self._summary)
+        router.add_get(f"{ROOT}/queues", self._queues)
+        router.add_get(f"{ROOT}/jobs", self._jobs)
+        router.add_get(f"{ROOT}/jobs/{{namespace}}/{{name}}", self._job)
+        router.add_get(f"{ROOT}/decisions", self._decisions)
+        router.add_get(f"{ROOT}/fairness", self._fairness)
+        router.add_get(f"{ROOT}/stream", self._stream)
+        return made
+
+    @web.middleware
+    async def _contain(
+        self,
+        request: web.Request,
+        handler: Callable[[web.Request], Awaitable[web.StreamResponse]],
+    ) -> web.StreamResponse:
+        """Bound the time of a request, refuse foreign hosts, and turn errors into sentences."""
+        guard = _guard(request)
+        if guard is not None:
+            guard.begin()
+        try:
+            self._refuse_foreign_host(request)
+            return await handler(request)
+        except Problem as problem:
+            return _problem(problem.status, str(problem))
+        except access.UnknownTokenError:
+            return _problem(HTTPStatus.UNAUTHORIZED, UNKNOWN)
+        except access.ReviewError as error:
+            return _problem(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
+        except web.HTTPException as error:
+            return _problem(HTTPStatus(error.status), HTTPStatus(error.status).phrase)
+        except ConnectionError:
+            raise
+        except Exception as error:  # noqa: BLE001 - one request must not end the page
+            route = request.match_info.route.resource
+            self._failures.failed("web", route.canonical if route else "", error)
+            return _problem(
+                HTTPStatus.INTERNAL_SERVER_ERROR,
+                "The page has failed on this request; the scheduler's log has the details.",
+            )
+
+    def _refuse_foreign_host(self, request: web.Request) -> None:
+        """Refuse names that an attacker's DNS may lead to this machine. Raises Problem."""
+        if not (self._secure or _is_loopback(request.host)):
+            raise Problem(
+                HTTPStatus.MISDIRECTED_REQUEST,
+                "Without TLS this page answers on loopback addresses only.",
+            )
+
+    async def _file(self, request: web.Request) -> web.StreamResponse:
+        asset = self._assets.get(request.match_info.get("name", "index.html"))
+        if asset is None:
+            raise Problem(HTTPStatus.NOT_FOUND, "There is no such page.")
+        headers = {"ETag": asset.etag, "Cache-Control": "no-cache"}
+        if request.headers.get("If-None-Match") == asset.etag:
+            return web.Response(status=HTTPStatus.NOT_MODIFIED, headers=headers)
+        headers["Content-Type"] = asset.content_type
+        return web.Response(body=asset.body, headers=headers)
+
+    async def _sign_in(self, request: web.Request) -> web.StreamResponse:
+        """Check the token, and give the browser a cookie in its place."""
+        given = await _body(request)
+        token = self._sessions.redeem(given.code) or "" if given.code else given.token.strip()
+        if given.code and not token:
+            raise Problem(HTTPStatus.UNAUTHORIZED, "This link was used, or is too old.")
+        named = tuple(given.namespaces[:NAMESPACES_MAX])
+        found = await self._access(request, Visit(token=token, hints=named))
+        response = _json({"apiVersion": documents.VERSION, "name": plain_text.shown(found.name)})
+        response.set_cookie(
+            self._cookie,
+            self._sessions.open(token, named),
+            path="/",
+            secure=self._secure,
+            httponly=True,
+            samesite="Strict",
+        )
+        log.info("web.signed_in", user=plain_text.shown(found.name), address=_address(request))
+        return response
+
+    async def _sign_out(self, request: web.Request) -> web.StreamResponse:
+        _refuse_foreign(request)
+        self._sessions.close(request.cookies.get(self._cookie, ""))
+        response = web.Response(status=HTTPStatus.NO_CONTENT)
+        response.del_cookie(self._cookie, path="/", secure=self._secure, httponly=True)
+        return response
+
+    async def _code(self, request: web.Request) -> web.StreamResponse:
+        """Return a code that stands for the visitor's own token, once."""
+        _refuse_foreign(request)
+        visit = self._visit(request)
+        await self._access(request, visit)
+        code = self._sessions.code(visit.token)
+        return _json(
+            {
+                "apiVersion": documents.VERSION,
+                "code": code,
+                "seconds": round(sessions.CODE_SECONDS),
+            },
+            HTTPStatus.CREATED,
+        )
+
+    async def _summary(self, request: web.Request) -> web.StreamResponse:
+        found = await self._access(request, self._visit(request))
+        return _json(documents.summary(await self._views.view(), found))
+
+    async def _queues(self, request: web.Request) -> web.StreamResponse:
+        found = await self._access(request, self._visit(request))
+        offset, limit = _window(request, documents.PAGE_MAX)
+        return _json(documents.queues(await self._views.view(), found, offset, limit))
+
+    async def _jobs(self, request: web.Request) -> web.StreamResponse:
+        found = await self._access(request, self._visit(request))
+        offset, limit = _window(request, 50)
+        state = request.query.get("state", "waiting")
+        if state not in {"waiting", "running", "all"}:
+            raise Problem(HTTPStatus.BAD_REQUEST, "state is none of waiting, running, all")
+        query = documents.Query(
+            state=state,
+            queue=request.query.get("queue", ""),
+            namespace=request.query.get("namespace", ""),
+            search=request.query.get("search", "")[:SEARCH_MAX],
+            offset=offset,
+            limit=limit,
+        )
+        return _json(documents.jobs_of(await self._views.view(), found, query))
+
+    async def _job(self, request: web.Request) -> web.StreamResponse:
+        found = await self._access(request, self._visit(request))
+        namespace, name = request.match_info["namespace"], request.match_info["name"]
+        made = documents.job(await self._views.view(), found, namespace, name)
+        if made is None:
+            raise Problem(HTTPStatus.NOT_FOUND, NOT_THERE)
+        return _json(made)
+
+    async def _decisions(self, request: web.Request) -> web.StreamResponse:
+        found = await self._access(request, self._visit(request))
+        _, limit = _window(request, 50)
+        return _json(documents.decisions(await self._views.view(), found, limit))
+
+    async def _fairness(self, request: web.Request) -> web.StreamResponse:
+        found = await self._access(request, self._visit(request))
+        wanted = request.query.getall("queue", [])[: documents.LINES_MAX]
+        return _json(documents.fairness(await self._views.view(), found, wanted))
+
+    async def _stream(self, request: web.Request) -> web.StreamResponse:
+        visit = self._visit(request)
+        found = await self._access(request, visit)
+        response = web.StreamResponse(
+            headers={
+                "Cache-Control": "no-store",
+                "Content-Type": "text/event-stream",
+                "X-Accel-Buffering": "no",
+            }
+        )
+
+        async def authorize() -> documents.Access:
+            if visit.identifier and self._sessions.find(visit.identifier) is None:
+                raise access.UnknownTokenError
+            return await self._table.of(visit.token, visit.hints)
+
+        try:
+            with self.streams.entered(found.name):
+                guard = _guard(request)
+                if guard is not None:
+                    guard.begin(None)
+                await response.prepare(request)
+                await self.streams.serve(response, self._views.view, authorize)
+        except streams.TooManyError:
+            raise Problem(
+                HTTPStatus.TOO_MANY_REQUESTS, "Too many pages are open; close some of them."
+            ) from None
+        except TimeoutError:
+            if request.transport is not None:
+                request.transport.abort()
+        return response
+
+    def _visit(self, request: web.Request) -> Visit:
+        """Return the token of a request. Raises Problem without one."""
+        scheme, _, bearer = request.headers.get("Authorization", "").partition(" ")
+        if scheme.lower() == "bearer" and bearer:
+            return Visit(token=bearer.strip())
+        identifier = request.cookies.get(self._cookie, "")
+        session = self._sessions.find(identifier)
+        if session is None:
+            raise Problem(HTTPStatus.UNAUTHORIZED, SIGN_IN)
+        return Visit(token=session.token, identifier=identifier, hints=session.namespaces)
+
+    async def _access(self, request: web.Request, visit: Visit) -> documents.Access:
+        """Return what the visitor may see. Raises Problem, UnknownTokenError and ReviewError."""
+        if not visit.token or len(visit.token) > access.TOKEN_MAX or not visit.token.isascii():
+            raise Problem(HTTPStatus.UNAUTHORIZED, UNKNOWN if visit.token else SIGN_IN)
+        fresh = not (visit.identifier or self._table.knows(visit.token))
+        if fresh and not self._attempts.spend(_address(request)):
+            raise Problem(HTTPStatus.TOO_MANY_REQUESTS, "Too many attempts; try again in a minute.")
+        return await self._table.of(visit.token, visit.hints)
+
+
+async def _add_headers(_: web.Request, response: web.StreamResponse) -> None:
+    for name, value in HEADERS.items():
+        response.headers[name] = value
+    response.headers.setdefault("Cache-Control", "no-store")
+
+
+async def _body(request: web.Request) -> SignIn:
+    """Return the body of a sign-in. Raises Problem."""
+    _refuse_foreign(request)
+    if request.content_type != "application/json":
+        raise Problem(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "A sign-in is JSON.")
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            return msgspec.json.decode(await request.read(), type=SignIn)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise Problem(HTTPStatus.BAD_REQUEST, "This isn't a sign-in.") from None
+    except TimeoutError:
+        raise Problem(HTTPStatus.REQUEST_TIMEOUT, "This took too long.") from None
+
+
+def _refuse_foreign(request: web.Request) -> None:
+    """Refuse what a page of another origin asks for. Raises Problem.
+
+    Browsers always name the origin of a POST or a DELETE.
+    """
+    origin, site = request.headers.get("Origin"), request.headers.get("Sec-Fetch-Site")
+    own = f"{request.scheme}://{request.host}"
+    if (origin is not None and origin != own) or site not in {None, "same-origin", "none"}:
+        raise Problem(HTTPStatus.FORBIDDEN, "Only this page itself may ask for that.")
+
+
+def _window(request: web.Request, usual: int) -> tuple[int, int]:
+    """Return the offset and the limit of a list. Raises Problem."""
+    found = []
+    for name, default in (("offset", 0), ("limit", usual)):
+        text = request.query.get(name, str(default))
+        if not (text.isascii() and text.isdecimal() and len(text) <= 9):
+            raise Problem(HTTPStatus.BAD_REQUEST, f"{name} is no number")
+        found.append(int(text))
+    return found[0], max(1, min(found[1], documents.PAGE_MAX))
+
+
+def _is_loopback(host: str) -> bool:
+    """Whether a Host header names this machine, so that no page of another name gets an answer."""
+    name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() else host
+    if name == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(name.removeprefix("[").removesuffix("]")).is_loopback
+    except ValueError:
+        return False
+
+
+def _guard(request: web.Request) -> connections.Guard | None:
+    protocol = None if request.transport is None else request.transport.get_protocol()
+    return protocol if isinstance(protocol, connections.Guard) else None
+
+
+def _address(request: web.Request) -> str:
+    return request.remote or ""
+
+
+def _json(tree: Mapping[str, Any], status: HTTPStatus = HTTPStatus.OK) -> web.Response:
+    body = msgspec.json.encode(tree)
+    response = web.Response(body=body, status=status, content_type="application/json")
+    if len(body) >= COMPRESS_BYTES:
+        response.enable_compression()
+    return response
+
+
+def _problem(status: HTTPStatus, message: str) -> web.Response:
+    tree = {
+        "apiVersion": documents.VERSION,
+        "error": {"reason": status.phrase, "message": message},
+    }
+    response = _json(tree, status)
+    if status is HTTPStatus.UNAUTHORIZED:
+        response.headers["WWW-Authenticate"] = "Bearer"
+    if status in {HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.TOO_MANY_REQUESTS}:
+        response.headers["Retry-After"] = "5"
+    return response

@@ -1,0 +1,207 @@
+"""What the scheduler decided recently, and the shares of queues over the last hour.
+
+Only the daemon's main loop calls these methods. `frozen` returns values for any thread.
+"""
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from vscheduler.core.model import decisions, jobs, snapshot
+from vscheduler.mirror import phrases, plain_text, wording
+
+DECISIONS_MAX = 500
+"""How many decisions are remembered."""
+
+TOGETHER_SECONDS = 2.0
+"""Binds of a job within this time are one decision."""
+
+HOUR_SECONDS = 3600.0
+SAMPLE_SECONDS = 10.0
+"""How often shares are noted, at most."""
+
+SAMPLES_MAX = round(HOUR_SECONDS / SAMPLE_SECONDS)
+QUEUES_MAX = 200
+"""How many queues a sample has: those with the largest shares."""
+
+MESSAGE_MAX = 600
+"""Characters of a decision: the API server's messages may be of any length."""
+
+
+class DecisionKind(StrEnum):
+    """What was decided."""
+
+    BOUND = "bound"
+    EVICTED = "evicted"
+    ROOM_MADE = "room made"
+    """Other pods were evicted so that the job can start."""
+    REFUSED = "refused"
+    """The API server refused a bind or an eviction."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """A decision that was carried out, or refused."""
+
+    time: float
+    """Seconds since the epoch."""
+    kind: DecisionKind
+    job: jobs.JobId
+    text: str
+    """What happened and why, in the words of events."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """The shares of queues at a moment: allocated ÷ deserved."""
+
+    time: float
+    shares: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cycle:
+    """The last cycle: its input and its result."""
+
+    taken: snapshot.Snapshot
+    result: decisions.CycleResult
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Past:
+    """Everything that is remembered, oldest first."""
+
+    cycle: Cycle | None = None
+    """None while this instance doesn't schedule."""
+    decisions: tuple[Decision, ...] = ()
+    samples: tuple[Sample, ...] = ()
+
+
+class Observer:
+    """Is told what a scheduling loop does. This one doesn't care."""
+
+    def cycle(self, taken: snapshot.Snapshot, result: decisions.CycleResult) -> None:
+        """A cycle has ended, and its decisions were passed on."""
+
+    def bound(self, bind: decisions.Bind, now: float) -> None:
+        """A pod was bound."""
+
+    def bind_refused(self, bind: decisions.Bind, message: str, now: float) -> None:
+        """The API server refused a bind."""
+
+    def evicted(self, evicts: Sequence[decisions.Evict], now: float) -> None:
+        """Pods were evicted by the same plan."""
+
+    def eviction_refused(self, evict: decisions.Evict, message: str, now: float) -> None:
+        """The API server refused an eviction, and with it the plan."""
+
+    def forget(self) -> None:
+        """Another instance schedules now."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Binds:
+    """Binds of a job within a short time."""
+
+    time: float
+    job: jobs.JobId
+    named: list[tuple[str, str]] = field(default_factory=list)
+    count: int = 0
+
+    def frozen(self) -> Decision:
+        """Return the binds as a decision."""
+        text = phrases.bound(self.named, self.count)
+        return Decision(time=self.time, kind=DecisionKind.BOUND, job=self.job, text=_shown(text))
+
+
+class History(Observer):
+    """Remembers the last decisions, and the shares of the last hour. Its size is bounded."""
+
+    def __init__(self) -> None:
+        self._decisions: deque[Decision | _Binds] = deque(maxlen=DECISIONS_MAX)
+        self._binds: dict[jobs.JobId, _Binds] = {}
+        """The last binds of jobs that may get more at once."""
+        self._samples: deque[Sample] = deque(maxlen=SAMPLES_MAX)
+        self._cycle: Cycle | None = None
+
+    @property
+    def leads(self) -> bool:
+        """Whether this instance runs cycles, as far as is known."""
+        return self._cycle is not None
+
+    def frozen(self) -> Past:
+        """Return all that is remembered, as values for any thread."""
+        return Past(
+            cycle=self._cycle,
+            decisions=tuple(
+                each if isinstance(each, Decision) else each.frozen() for each in self._decisions
+            ),
+            samples=tuple(self._samples),
+        )
+
+    def cycle(self, taken: snapshot.Snapshot, result: decisions.CycleResult) -> None:
+        """Keep the last cycle, and note the shares every now and then."""
+        self._cycle = Cycle(taken=taken, result=result)
+        if not self._samples or taken.now >= self._samples[-1].time + SAMPLE_SECONDS:
+            self._samples.append(Sample(time=taken.now, shares=shares(result.queues)))
+
+    def bound(self, bind: decisions.Bind, now: float) -> None:
+        """Note a bind, together with others of the same job at the same time."""
+        job = bind.task.job
+        binds = self._binds.get(job)
+        if binds is None or now > binds.time + TOGETHER_SECONDS:
+            if len(self._binds) >= DECISIONS_MAX:
+                self._binds.clear()
+            binds = self._binds[job] = _Binds(time=now, job=job)
+            self._decisions.append(binds)
+        binds.count += 1
+        if len(binds.named) < phrases.BINDS_MAX:
+            binds.named.append((bind.task.name, bind.node))
+
+    def bind_refused(self, bind: decisions.Bind, message: str, now: float) -> None:
+        """Note a refused bind."""
+        refused = decisions.RefusedBind(task=bind.task, node=bind.node, message=message)
+        self._note(DecisionKind.REFUSED, bind.task.job, wording.bind_refused(refused), now)
+
+    def evicted(self, evicts: Sequence[decisions.Evict], now: float) -> None:
+        """Note evictions by the jobs that lost pods, and by the job that they were made for."""
+        by_job: dict[jobs.JobId, list[decisions.Evict]] = {}
+        for evict in evicts:
+            by_job.setdefault(evict.task.job, []).append(evict)
+        for job, lost in by_job.items():
+            self._note(DecisionKind.EVICTED, job, wording.lost(lost), now)
+        beneficiary = evicts[0].beneficiary if evicts else None
+        if beneficiary is not None:
+            self._note(DecisionKind.ROOM_MADE, beneficiary, wording.lost(evicts), now)
+
+    def eviction_refused(self, evict: decisions.Evict, message: str, now: float) -> None:
+        """Note a refused eviction: nothing of its plan was carried out after it."""
+        said = f": {message}" if message else ""
+        text = f"the API server refused to evict pod {evict.task.key} from {evict.node}{said}"
+        self._note(DecisionKind.REFUSED, evict.task.job, text, now)
+
+    def forget(self) -> None:
+        """Show nothing of the last cycle any more, because another instance runs them now."""
+        self._cycle = None
+        self._binds.clear()
+
+    def _note(self, kind: DecisionKind, job: jobs.JobId, text: str, now: float) -> None:
+        self._decisions.append(Decision(time=now, kind=kind, job=job, text=_shown(text)))
+
+
+def shares(queues: Sequence[decisions.QueueFigures]) -> dict[str, float]:
+    """Return the share of each queue that has or wants anything, by name."""
+    found = {
+        each.name: each.entitlement.share
+        for each in queues
+        if each.entitlement is not None and (each.entitlement.share or any(each.request.values()))
+    }
+    if len(found) <= QUEUES_MAX:
+        return found
+    largest = sorted(found, key=lambda name: (-found[name], name))[:QUEUES_MAX]
+    return {name: found[name] for name in sorted(largest)}
+
+
+def _shown(text: str) -> str:
+    return plain_text.shown(text[:MESSAGE_MAX])

@@ -1,0 +1,104 @@
+// Elements are made from text only: what comes from a cluster never becomes markup.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+export function element(tag, attributes = {}, ...children) {
+  return fill(document.createElement(tag), attributes, children);
+}
+
+export function shape(tag, attributes = {}, ...children) {
+  return fill(document.createElementNS(SVG, tag), attributes, children);
+}
+
+function fill(made, attributes, children) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (typeof value === "function") made.addEventListener(name, value);
+    else if (value === true) made.setAttribute(name, "");
+    else if (value !== false && value !== null && value !== undefined) {
+      made.setAttribute(name, String(value));
+    }
+  }
+  made.append(...children.flat().filter((each) => each !== null && each !== undefined));
+  return made;
+}
+
+export const byId = (id) => document.getElementById(id);
+
+// Shows items in their order. Elements of items that haven't changed stay, with focus and all; an
+// element that is replaced hands its focus on to the part of the same name in the new one.
+export function reconcile(parent, items, keyOf, make) {
+  const before = new Map([...parent.children].map((child) => [child.dataset.key, child]));
+  const focused = document.activeElement;
+  const part = parent.contains(focused) ? focused.dataset.part : undefined;
+  const holder = part && [...before.values()].find((each) => each.contains(focused));
+  let at = parent.firstElementChild;
+  for (const item of items) {
+    const key = keyOf(item);
+    const state = JSON.stringify(item);
+    let child = before.get(key);
+    before.delete(key);
+    if (!child || child.itemState !== state) {
+      const fresh = make(item);
+      fresh.dataset.key = key;
+      fresh.itemState = state;
+      if (child) {
+        if (at === child) at = child.nextElementSibling;
+        child.replaceWith(fresh);
+        if (child === holder) fresh.querySelector(`[data-part="${part}"]`)?.focus();
+      }
+      child = fresh;
+    }
+    if (child === at) at = at.nextElementSibling;
+    else if (child.parentNode !== parent || child.nextElementSibling !== at) {
+      parent.insertBefore(child, at); // an element that is inserted again loses its focus
+    }
+  }
+  for (const child of before.values()) child.remove();
+}
+
+// A table that keeps its roles where narrow screens show its rows as blocks.
+export function table(label, columns) {
+  const cells = columns.map(([title, kind]) =>
+    element("th", { scope: "col", role: "columnheader", class: kind }, title),
+  );
+  const head = element("thead", { role: "rowgroup" }, element("tr", { role: "row" }, cells));
+  const body = element("tbody", { role: "rowgroup" });
+  return { body, whole: element("table", { role: "table", "aria-label": label }, head, body) };
+}
+
+export function row(attributes, ...cells) {
+  return element("tr", { role: "row", ...attributes }, ...cells);
+}
+
+export function cell(attributes, ...children) {
+  return element("td", { role: "cell", ...attributes }, ...children);
+}
+
+export function empty(sentence) {
+  return element("p", { class: "empty" }, sentence);
+}
+
+// Buttons to the pages before and after, for lists that are longer than a page.
+export function pager(parent, offset, shown, count, go) {
+  let made = parent.querySelector(".pages");
+  if (count <= shown && !offset) {
+    made?.remove();
+    return;
+  }
+  if (!made) {
+    made = element(
+      "div",
+      { class: "pages" },
+      element("button", { type: "button", "data-part": "before" }, "Previous"),
+      element("button", { type: "button", "data-part": "after" }, "Next"),
+      element("span", {}),
+    );
+    parent.append(made);
+  }
+  const [before, after, text] = made.children;
+  before.disabled = !offset;
+  after.disabled = offset + shown >= count;
+  before.onclick = () => go(-1);
+  after.onclick = () => go(1);
+  text.textContent = `${offset + 1} to ${offset + shown} of ${count}`;
+}

@@ -1,0 +1,104 @@
+"""Server-sent events: which sections of the page have changed.
+
+A stream carries numbers of versions only, and the page asks for what it shows. So a slow reader
+gets the latest numbers when it reads again, and nothing piles up.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from vscheduler.web import access, cluster_view, documents
+
+STREAMS_MAX = 100
+PER_VISITOR_MAX = 8
+TICK_SECONDS = 1.0
+BEAT_SECONDS = 15.0
+"""How often a stream says something at least, so that dead connections are found."""
+
+WRITE_SECONDS = 10.0
+"""How long a reader may keep the server from writing."""
+
+View = Callable[[], Awaitable[cluster_view.View]]
+Authorize = Callable[[], Awaitable[documents.Access]]
+
+
+class TooManyError(Exception):
+    """There are too many streams, of this visitor or in all."""
+
+
+class Streams:
+    """All open streams."""
+
+    def __init__(self) -> None:
+        self._closing = asyncio.Event()
+        self._by_visitor: Counter[str] = Counter()
+
+    @property
+    def count(self) -> int:
+        """How many streams are open."""
+        return self._by_visitor.total()
+
+    def close(self) -> None:
+        """End all streams at once."""
+        self._closing.set()
+
+    @contextmanager
+    def entered(self, visitor: str) -> Iterator[None]:
+        """Count a stream during the block. Raises TooManyError."""
+        if self.count >= STREAMS_MAX or self._by_visitor[visitor] >= PER_VISITOR_MAX:
+            raise TooManyError
+        self._by_visitor[visitor] += 1
+        try:
+            yield
+        finally:
+            self._by_visitor[visitor] -= 1
+            if not self._by_visitor[visitor]:
+                del self._by_visitor[visitor]
+
+    async def serve(self, response: web.StreamResponse, view: View, authorize: Authorize) -> None:
+        """Send versions whenever they change, until the visitor leaves or loses the right to look.
+
+        `authorize` returns what the visitor may see at that moment; its errors end the stream, with
+        a sentence.
+        """
+        sent: dict[str, int] = {}
+        before: documents.Access | None = None
+        rights, quiet = 0, 0.0
+        while not self._closing.is_set():
+            try:
+                now = await authorize()
+            except access.UnknownTokenError:
+                await _send(response, "end", {"message": "Your token isn't valid any more."})
+                return
+            except access.ReviewError as error:
+                await _send(response, "pause", {"message": str(error)})
+                return
+            rights += before is not None and now != before
+            before = now
+            versions = {**documents.versions(await view()), "access": rights}
+            quiet += TICK_SECONDS
+            if versions != sent:
+                await _send(response, "versions", versions)
+                sent, quiet = versions, 0.0
+            elif quiet >= BEAT_SECONDS:
+                await _write(response, b": still here\n\n")
+                quiet = 0.0
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._closing.wait(), TICK_SECONDS)
+        await _send(response, "pause", {"message": "This instance of the scheduler ends."})
+
+
+async def _send(response: web.StreamResponse, event: str, data: dict[str, Any]) -> None:
+    text = msgspec.json.encode(data)
+    await _write(response, b"event: %s\ndata: %s\n\n" % (event.encode(), text))
+
+
+async def _write(response: web.StreamResponse, data: bytes) -> None:
+    async with asyncio.timeout(WRITE_SECONDS):
+        await response.write(data)
