@@ -266,6 +266,8 @@ class _Inspection:
 
     def of_devices(self) -> Iterator[findings.Finding]:
         """Iterate over claims for devices that are never allocated, and pods that wait for some."""
+        for each in devices.of_slices(self._snapshot.devices):
+            yield self._about(events.Kind.RESOURCE_SLICE, each)
         for each in devices.of_classes(self._snapshot.devices):
             yield self._about(events.Kind.DEVICE_CLASS, each)
         for each in devices.of_claims(self._snapshot.devices):

@@ -74,7 +74,9 @@ class RefusalCode(StrEnum):
     """The claim is allocated, and the node can't use its devices."""
     NO_SUCH_DEVICES = "NoSuchDevices"
     """The class; and how many devices match anywhere, and how many of these are in use, with a
-    slash between them. The node doesn't have enough even when all are free."""
+    slash between them. After a second slash, how many match that are never allocated, by the field
+    that isn't supported: `3/2/4 consumesCounters, 1 bindsToNode`. The node doesn't have enough even
+    when all are free."""
     DEVICES_IN_USE = "DynamicResources"
     """The same; too few are free on the node."""
     DEVICES_UNFIT = "DevicesUnfit"

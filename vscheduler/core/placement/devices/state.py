@@ -183,7 +183,11 @@ class Devices:
     def _refusal(self, code: refusals.RefusalCode, demand: allocator.Demand) -> refusals.Refusal:
         """Return a refusal with figures of all nodes."""
         every, used = demand.matches, demand.matches & self._assumed.in_use
-        return refusals.Refusal(code, demand.device_class, f"{every.sum()}/{used.sum()}")
+        figures = [str(every.sum()), str(used.sum())]
+        others = self.table.unsupported(demand.expressions, self._known.selectors, self._spend)
+        if others:
+            figures.append(", ".join(f"{count} {field}" for field, count in others.items()))
+        return refusals.Refusal(code, demand.device_class, "/".join(figures))
 
     def _count(self, chosen: tables.Flags) -> tables.Ints:
         self._spend("devices", demands.COUNT_COST + chosen.size // demands.DEVICES_PER_UNIT)
