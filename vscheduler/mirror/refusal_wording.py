@@ -155,6 +155,9 @@ _WORDS: Mapping[Code, Words] = {
     Code.TOO_MANY_DEVICES: _claim(
         "request {subject} asks for {detail} devices, more than a claim can have"
     ),
+    Code.RESOURCE_CLAIM_SHARED: _claim(
+        'another pod of the job, for which resourceclaim "{subject}" counts, starts first'
+    ),
     Code.DEVICES_ELSEWHERE: _node("", "can't use the devices of an allocated resourceclaim"),
     Code.DEVICES_UNFIT: _node("", "cannot allocate all claims"),
     Code.DEVICES_UNSERVED: _claim(

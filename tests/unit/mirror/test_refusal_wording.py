@@ -5,6 +5,7 @@ from vscheduler.mirror import refusal_wording
 
 Code = refusals.RefusalCode
 OTHERS = "nominated to pods of other schedulers"
+SHARED = 'another pod of the job, for which resourceclaim "c" counts, starts first'
 UNSUPPORTED = (
     "too few such devices of class gpu (2 such devices, 0 allocated; "
     "1 more has attributes[x/y] of an unknown type, which isn't supported; "
@@ -139,6 +140,7 @@ WORDS: dict[tuple[str, ...], tuple[str, str]] = {
         UNSERVED,
         UNSERVED,
     ),
+    (Code.RESOURCE_CLAIM_SHARED, "c"): (SHARED, SHARED),
     (Code.DEVICES_ELSEWHERE,): (
         "node(s) can't use the devices of an allocated resourceclaim",
         "can't use the devices of an allocated resourceclaim",

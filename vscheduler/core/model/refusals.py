@@ -60,6 +60,8 @@ class RefusalCode(StrEnum):
     RESOURCE_CLAIM_OF_OTHER_POD = "ResourceClaimOfOtherPod"
     RESOURCE_CLAIM_IN_USE = "ResourceClaimInUse"
     """As many pods use the claim as may."""
+    RESOURCE_CLAIM_SHARED = "ResourceClaimShared"
+    """Another pod of the job, for which the claim counts, has to be placed first."""
     RESOURCE_CLAIM_UNSUPPORTED = "ResourceClaimUnsupported"
     """The claim, and what isn't supported."""
     DEVICE_CLASS_MISSING = "DeviceClassMissing"

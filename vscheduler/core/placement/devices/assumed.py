@@ -223,6 +223,10 @@ class AssumedClaims:
         """Whether all claims have devices and places for their users."""
         return all(claim.key in self._chosen for claim in needs.open)
 
+    def is_assumed(self, claim: devices.ResourceClaim) -> bool:
+        """Whether devices are chosen for the claim in this cycle."""
+        return claim.key in self._chosen
+
     def has_place(self, claim: devices.ResourceClaim) -> bool:
         """Whether one more pod may use the claim, or waiting pods may already."""
         reserved = {each.uid for each in claim.reserved_for}

@@ -5,6 +5,7 @@ of all pods that are placed on a node in this cycle are allocated together (allo
 a job commits to its choice.
 """
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import cached_property
 
@@ -18,6 +19,7 @@ from vscheduler.core.model import (
     jobs,
     nodes,
     refusals,
+    resources,
     snapshot,
 )
 from vscheduler.core.placement.devices import allocator, assumed, claims, demands, tables
@@ -88,6 +90,49 @@ class Devices:
         """What a search for a whole gang asks."""
         return demands.DeviceDemands(self.needs_of, self.table, self._assumed, self._spend)
 
+    def supply(self, space: resources.ResourceSpace) -> resources.Vector | None:
+        """Return how many devices of each class nodes have, without those of other schedulers'
+        pods, (N, R); None where no resource stands for devices.
+        """
+        named = tuple(each for each in space.names if each.startswith(resources.DEVICE_CLASS))
+        if not named or self._known is devices.NO_DEVICES:
+            return None
+        found = np.zeros((self._layout.size, space.size), dtype=np.int64)
+        free = np.ones(len(self.table.ids), dtype=np.bool_)
+        for device in self._of_other_schedulers():
+            if device in self.table.positions:
+                free[self.table.positions[device]] = False
+        for name in named:
+            chosen = self._of_class(name.removeprefix(resources.DEVICE_CLASS))
+            if chosen is not None:
+                found[:, space.columns[name]] = self.table.at_one_node(chosen & free)
+        return found
+
+    def _of_class(self, name: str) -> tables.Flags | None:
+        """Return the devices (D,) that a class selects; None if nobody can say."""
+        device_class, selectors = self._known.classes.get(name), self._known.selectors
+        if device_class is None:
+            return None
+        if not device_class.selectors:
+            return np.ones(len(self.table.ids), dtype=np.bool_)
+        if selectors is None:
+            return None
+        try:
+            for each in device_class.selectors:
+                selectors.cost(each)
+        except devices.SelectorError:
+            return None
+        return self.table.matching(device_class.selectors, selectors, self._spend).passes
+
+    def _of_other_schedulers(self) -> Iterator[devices.DeviceId]:
+        """Iterate over devices of claims that no pod of ours uses."""
+        ours = {task.uid for job in self._jobs for task in job.tasks}
+        for claim in self._known.claims.values():
+            if claim.allocation is not None and ours.isdisjoint(
+                each.uid for each in claim.reserved_for
+            ):
+                yield from (each.id for each in claim.allocation.devices if not each.admin_access)
+
     # What a Statement asks for.
 
     def assume(self, task: jobs.Task, row: int) -> None:
@@ -153,6 +198,7 @@ class Devices:
         for result in (*needs.elsewhere, *self._static(needs)):
             yield contracts.FilterResult(result.refusal, view.of(result.passes))
         yield from self._reservable(needs, view)
+        yield from self._counting(pod_class, needs, view)
         if needs.shapes:
             yield from self._allocatable(needs, view)
 
@@ -207,6 +253,22 @@ class Devices:
             mask = self._assumed.held_to(claim, self._layout)
             if mask is not None:
                 yield contracts.FilterResult(claims.ELSEWHERE, view.of(mask), temporary=True)
+
+    def _counting(
+        self, pod_class: jobs.PodClass, needs: claims.Needs, view: contracts.NodeView
+    ) -> Iterator[contracts.FilterResult]:
+        """Yield a refusal of a pod whose shared claims have no devices yet, and count for another
+        pod of the job: the queue may not have them.
+        """
+        left = [claim for claim in needs.open if not self._assumed.is_assumed(claim)]
+        shared = next((claim for claim in left if not claim.owner), None)
+        if shared is None:
+            return
+        asked = sum((Counter(claim.counted) for claim in left), Counter[str]())
+        if asked - Counter(pod_class.devices):
+            nowhere = np.zeros(view.size, dtype=np.bool_)
+            refusal = refusals.Refusal(Code.RESOURCE_CLAIM_SHARED, shared.name)
+            yield contracts.FilterResult(refusal, nowhere, temporary=True)
 
     def _allocatable(
         self, needs: claims.Needs, view: contracts.NodeView

@@ -151,6 +151,19 @@ class DeviceTable:
             found = found + mask * int(chosen[positions].sum())
         return found
 
+    def at_one_node(self, chosen: Flags) -> Ints:
+        """Return how many of these devices (D,) there are by node, (N,). Devices that several nodes
+        can use count for the first of these that is ready.
+        """
+        found = np.bincount(
+            self.rows[chosen & (self.rows != NOWHERE)], minlength=self._layout.size
+        ).astype(np.int64)
+        for mask, positions in self.shared:
+            ready = np.flatnonzero(mask & self._layout.ready)
+            if ready.size:
+                found[ready[0]] += int(chosen[positions].sum())
+        return found
+
     @cached_property
     def unready(self) -> nodes.Mask:
         """Nodes (N,) with devices of a pool that is being updated or has a name twice."""
