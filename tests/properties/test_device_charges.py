@@ -68,6 +68,8 @@ class World:
         pod = copy.deepcopy(self.templates[name])
         uses = self.chance.sample(CLAIMS, self.chance.randint(0, 2))
         pod["spec"]["resourceClaims"] = [{"name": c, "resourceClaimName": c} for c in uses]
+        if self.chance.random() < 0.2:
+            pod["spec"]["schedulerName"] = "another"
         kind = self.chance.choice(("waits", "waits", "gated", "runs", "ended", "leaves"))
         if kind == "gated":
             pod["spec"]["schedulingGates"] = [{"name": "g"}]
@@ -137,12 +139,14 @@ def expected(stored: dict[tuple[str, str], Document]) -> dict[str, dict[str, int
         reserved = claim["status"].get("reservedFor") or []
         if reserved:
             alive = [each["name"] for each in reserved if lives(pods.get(each["name"]))]
-            payers = alive[:1]
+            payers = [pod for pod in alive if ours(pods[pod])][:1]
         else:
             users = [
                 pod
                 for pod, each in pods.items()
-                if waits(each) and name in [use["name"] for use in each["spec"]["resourceClaims"]]
+                if ours(each)
+                and waits(each)
+                and name in [use["name"] for use in each["spec"]["resourceClaims"]]
             ]
             users.sort(
                 key=lambda pod: (
@@ -159,6 +163,24 @@ def expected(stored: dict[tuple[str, str], Document]) -> dict[str, dict[str, int
         for payer in payers:
             found[payer].update(amounts)
     return {name: dict(sorted(each.items())) for name, each in found.items() if each}
+
+
+def foreign(stored: dict[tuple[str, str], Document]) -> set[str]:
+    """The claims of other schedulers' living pods, worked out likewise."""
+    pods = {name: each for (kind, name), each in stored.items() if kind == "Pod"}
+    found = set()
+    for (kind, name), claim in stored.items():
+        if kind == "ResourceClaim":
+            users = [pods.get(each["name"]) for each in claim["status"].get("reservedFor") or []]
+            known = [pod for pod in users if pod is not None]
+            if any(map(lives, known)) and not any(map(ours, known)):
+                found.add(f"{pictures.NAMESPACE}/{name}")
+    return found
+
+
+def ours(pod: Document) -> bool:
+    """Whether we schedule a pod."""
+    return bool(pod["spec"]["schedulerName"] == pictures.SCHEDULER)
 
 
 def lives(pod: Document | None) -> bool:
@@ -184,6 +206,7 @@ def test_what_counts_for_pods_is_what_an_oracle_says(seed: int) -> None:
         world.change()
         found = expected(world.stored)
         assert charges(world.mirror) == found
+        assert world.mirror.devices.charges.foreign == foreign(world.stored)
         counted += len(found)
     assert counted
     other, documents = new_mirror(), list(world.stored.values())
@@ -191,3 +214,4 @@ def test_what_counts_for_pods_is_what_an_oracle_says(seed: int) -> None:
     for each in documents:
         apply(other, each)
     assert charges(other) == found
+    assert other.devices.charges.foreign == foreign(world.stored)

@@ -7,6 +7,7 @@ import pytest
 
 from tests import device_labs, pictures, running
 from tests.device_labs import Lab
+from tests.oracle import manifests
 from tests.volume_labs import binds, waits
 from vscheduler.core.model import decisions
 from vscheduler.mirror import wording
@@ -145,8 +146,9 @@ def test_devices_are_shared_by_weight_and_reclaimed() -> None:
     assert deserved == {"q": 6.0, "p": 2.0}
 
 
-def test_devices_of_other_schedulers_are_not_shared_out() -> None:
-    """Their claims have no pod of ours."""
+@pytest.mark.parametrize(("phase", "total"), [("", 8), ("Running", 6), ("Succeeded", 8)])
+def test_devices_of_other_schedulers_are_not_shared_out(phase: str, total: int) -> None:
+    """As long as their pods live: a claim whose pods are gone is free in a moment."""
     theirs = device_labs.claim("theirs", 2)
     device = {"request": "gpus", "driver": device_labs.DRIVER, "pool": "n1"}
     theirs["status"] = {
@@ -154,7 +156,13 @@ def test_devices_of_other_schedulers_are_not_shared_out() -> None:
         "reservedFor": [{"resource": "pods", "name": "x", "uid": "x"}],
     }
     found = lab("queue q\njob q/a min=1 cpu=1 -", own("a-0"), theirs)
-    assert found.cycle().total[GPU] == 6
+    pod = manifests.pod("x", pictures.NAMESPACE)
+    pod["metadata"]["uid"] = "x"
+    pod["spec"] |= {"schedulerName": "default-scheduler", "nodeName": "n1"}
+    pod["status"] = {"phase": phase}
+    if phase:
+        found.put(pod)
+    assert found.cycle().total[GPU] == total
 
 
 def test_a_claim_that_pods_share_counts_once() -> None:

@@ -363,6 +363,8 @@ class Devices:
     allocated: Mapping[DeviceId, tuple[str, ...]] = field(default_factory=dict)
     """By device, the claims that have it, sorted; without admin access. More than one only if two
     schedulers have allocated the device at once."""
+    foreign: frozenset[str] = frozenset()
+    """Claims that living pods of other schedulers use, and no pod of ours."""
     served: bool = True
     """Whether the API server serves these kinds and lets them be read. Otherwise no pod with claims
     can start."""

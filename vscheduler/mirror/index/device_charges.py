@@ -39,6 +39,9 @@ class DeviceCharges:
         """By UID of a pod, the allocated claims that are reserved for it."""
         self._charges: defaultdict[jobs.TaskId, dict[str, Amounts]] = defaultdict(dict)
         """By pod, what counts for it, by claim."""
+        self._foreign: set[str] = set()
+        self.foreign: frozenset[str] = frozenset()
+        """Claims that living pods of other schedulers use, and no pod of ours."""
 
     @property
     def anything(self) -> bool:
@@ -77,6 +80,7 @@ class DeviceCharges:
 
     def _settle(self, key: str) -> None:
         """Find out for which pods a claim counts, and tell of those for which that has changed."""
+        self._note_foreign(key)
         uses = self._uses[key]
         amounts = {} if uses.claim is None else uses.claim.counted
         charged = frozenset(self._charged(uses)) if amounts else frozenset()
@@ -92,6 +96,18 @@ class DeviceCharges:
                 del self._charges[uid]
             if known != (amounts if uid in charged else None):
                 self._changed(uid, total)
+
+    def _note_foreign(self, key: str) -> None:
+        claim = self._uses[key].claim
+        users = () if claim is None or claim.allocation is None else claim.reserved_for
+        pods_ = [pod for each in users if (pod := self._pod_of(jobs.TaskId(each.uid))) is not None]
+        others = any(each.resource != "pods" for each in users) or any(
+            pod.lives for pod in pods_ if not pod.ours
+        )
+        foreign = others and not any(pod.ours for pod in pods_)
+        if foreign != (key in self._foreign):
+            (self._foreign.add if foreign else self._foreign.discard)(key)
+            self.foreign = frozenset(self._foreign)
 
     def _charged(self, uses: Uses) -> Iterator[jobs.TaskId]:
         claim = uses.claim

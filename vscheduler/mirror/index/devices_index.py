@@ -106,7 +106,7 @@ class DeviceIndex:
         last = self._last
         if last is devices.NO_DEVICES:
             self._changed = set(_FIELDS.values())
-        if self._changed:
+        if self._changed or self.charges.foreign is not last.foreign:
             for pool in self._changed_pools:
                 self._freeze_pool(pool)
             self._changed_pools.clear()
@@ -120,6 +120,7 @@ class DeviceIndex:
                 allocated={device: tuple(sorted(keys)) for device, keys in self._holders.items()}
                 if claims
                 else last.allocated,
+                foreign=self.charges.foreign,
                 served=self._served,
                 selectors=self._selectors,
                 memo=self._memo,

@@ -125,13 +125,13 @@ class Devices:
         return self.table.matching(device_class.selectors, selectors, self._spend).passes
 
     def _of_other_schedulers(self) -> Iterator[devices.DeviceId]:
-        """Iterate over devices of claims that no pod of ours uses."""
-        ours = {task.uid for job in self._jobs for task in job.tasks}
-        for claim in self._known.claims.values():
-            if claim.allocation is not None and ours.isdisjoint(
-                each.uid for each in claim.reserved_for
-            ):
-                yield from (each.id for each in claim.allocation.devices if not each.admin_access)
+        """Iterate over devices in use by pods of other schedulers. A claim whose pods are gone will
+        be free in a moment.
+        """
+        for key in self._known.foreign:
+            allocation = self._known.claims[key].allocation
+            if allocation is not None:
+                yield from (each.id for each in allocation.devices if not each.admin_access)
 
     # What a Statement asks for.
 
