@@ -46,6 +46,8 @@ class Devices:
         self._jobs = taken.jobs
         self._allocates = False
         self._needs: dict[Hashable, claims.Needs] = {}
+        self._counts: dict[Hashable, tables.Ints] = {}
+        """Numbers of devices by node, by the demand that they are for."""
         self._solved: dict[Hashable, bool] = {}
         """Whether devices were found, by all that a search depends on."""
 
@@ -216,7 +218,7 @@ class Devices:
             for request in shape.requests:
                 enough = np.zeros(self._layout.size, dtype=np.bool_)
                 for demand in request:
-                    enough |= self._count(demand.usable) >= (demand.count or 1)
+                    enough |= self._most(demand) >= (demand.count or 1)
                 if not enough.all():
                     failed = next(iter(request[0].failed.values()), "")
                     if failed and not request[0].usable.any():
@@ -234,6 +236,13 @@ class Devices:
         if others:
             figures.append(", ".join(f"{count} {field}" for field, count in others.items()))
         return refusals.Refusal(code, demand.device_class, "/".join(figures))
+
+    def _most(self, demand: allocator.Demand) -> tables.Ints:
+        """Return how many devices each node has that a request could use, in use or not, (N,)."""
+        key = demand.expressions, demand.tolerations
+        if key not in self._counts:
+            self._counts[key] = self._count(demand.usable)
+        return self._counts[key]
 
     def _count(self, chosen: tables.Flags) -> tables.Ints:
         self._spend("devices", demands.COUNT_COST + chosen.size // demands.DEVICES_PER_UNIT)
@@ -299,8 +308,11 @@ class Devices:
             for request in shape.requests:
                 any_of = np.zeros(self._layout.size, dtype=np.bool_)
                 for demand in request:
-                    candidates = demand.usable if demand.admin_access else demand.usable & free
-                    any_of |= self._count(candidates) >= (demand.count or 1)
+                    there = self._most(demand)
+                    if not demand.admin_access:
+                        self._spend("devices", demands.COUNT_COST)
+                        there = self._assumed.counts(demand, later=later)
+                    any_of |= there >= (demand.count or 1)
                 enough &= any_of[rows]
         passes = enough.copy()
         if shapes and not self._decides_alone(shapes, free, rows, passes):
