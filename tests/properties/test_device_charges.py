@@ -215,3 +215,24 @@ def test_what_counts_for_pods_is_what_an_oracle_says(seed: int) -> None:
         apply(other, each)
     assert charges(other) == found
     assert other.devices.charges.foreign == foreign(world.stored)
+
+
+def test_a_shared_claim_counts_for_the_next_pod_once_the_first_is_being_evicted() -> None:
+    """From the moment when the eviction is sent, and for the first one again if it fails."""
+    world = World(random.Random(0))
+    for name in ("a-0", "a-1"):
+        pod = copy.deepcopy(world.templates[name])
+        pod["spec"] |= {"nodeName": "n1"}
+        pod["status"]["phase"] = "Running"
+        world.put(pod)
+    claim = device_labs.claim("c0")
+    reserved = [{"resource": "pods", "name": pod, "uid": world.uid(pod)} for pod in ("a-0", "a-1")]
+    device = {"request": "gpus", "driver": "d", "pool": "p", "device": "c0"}
+    claim["status"] = {"allocation": {"devices": {"results": [device]}}, "reservedFor": reserved}
+    world.put(claim)
+    counted = {f"{PREFIX}gpu": 1}
+    assert charges(world.mirror) == {"a-0": counted}
+    world.mirror.evicting(jobs.TaskId(world.uid("a-0")), 0.0)
+    assert charges(world.mirror) == {"a-1": counted}
+    world.mirror.forget_eviction(jobs.TaskId(world.uid("a-0")))
+    assert charges(world.mirror) == {"a-0": counted}

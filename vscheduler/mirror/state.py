@@ -82,7 +82,9 @@ class Mirror:
         self._overlay = overlay = pod_overlay.PodOverlay(self._reader.charged)
         self._as_seen = overlay.as_seen
         self._assumed, self._evicting = overlay.assumed, overlay.evicting
-        self._claims = claim_objects.ClaimObjects(self._entries, self._pod, self._charge)
+        self._claims = claim_objects.ClaimObjects(
+            self._entries, lambda task: self._as_seen(self._pod(task)), self._charge
+        )
         self.storage, self.requests = self._claims.storage, self._claims.requests
         self.devices, self.allocations = self._claims.devices, self._claims.allocations
         self._job_index = job_index.JobIndex(

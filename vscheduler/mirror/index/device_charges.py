@@ -32,7 +32,7 @@ class DeviceCharges:
         pod_of: Callable[[jobs.TaskId], pods.Pod | None],
         changed: Callable[[jobs.TaskId, Amounts], None],
     ) -> None:
-        """`pod_of` returns a pod as last seen. `changed` is told what counts for a pod now."""
+        """`pod_of` returns a pod as cycles see it. `changed` is told what counts for a pod now."""
         self._pod_of, self._changed = pod_of, changed
         self._uses: defaultdict[str, Uses] = defaultdict(Uses)
         self._reserved: defaultdict[str, set[str]] = defaultdict(set)
