@@ -236,3 +236,24 @@ def test_a_shared_claim_counts_for_the_next_pod_once_the_first_is_being_evicted(
     assert charges(world.mirror) == {"a-1": counted}
     world.mirror.forget_eviction(jobs.TaskId(world.uid("a-0")))
     assert charges(world.mirror) == {"a-0": counted}
+
+
+def test_devices_count_again_for_a_pod_whose_bind_fails() -> None:
+    """As they did before."""
+    world = World(random.Random(0))
+    pod = copy.deepcopy(world.templates["a-0"])
+    pod["spec"]["resourceClaims"] = [{"name": "c0", "resourceClaimName": "c0"}]
+    world.put(pod)
+    claim = device_labs.claim("c0", 2)
+    device = {"request": "gpus", "driver": "d", "pool": "p"}
+    claim["status"] = {
+        "allocation": {"devices": {"results": [{**device, "device": each} for each in "xy"]}},
+        "reservedFor": [{"resource": "pods", "name": "a-0", "uid": world.uid("a-0")}],
+    }
+    world.put(claim)
+    task = jobs.TaskId(world.uid("a-0"))
+    counted = {"a-0": {f"{PREFIX}gpu": 2}}
+    assert charges(world.mirror) == counted
+    assert world.mirror.assume(task, "n1", 0.0)
+    assert world.mirror.forget(task)
+    assert charges(world.mirror) == counted
