@@ -1,5 +1,8 @@
 """kill -9 between any two calls of a daemon that prepares claims: its successor ends the work.
 
+For claims of volumes; for those of devices once, since the simulation tries them all
+(tests/simulation/killed.py).
+
 A proxy counts the daemon's writes. At the one in question the daemon is killed, before the call is
 sent on, or after it was; another daemon follows. Then the next call, until there is none.
 """
@@ -15,14 +18,17 @@ import pytest
 from anyio import from_thread
 
 from tests.faults import end_states, plans, proxying
-from tests.integration import daemons, provisioners
+from tests.integration import daemons, devices, provisioners
 from vscheduler.sandbox import control_plane, credentials
 
 NODES = ("node-0", "node-1")
 CLASSES = (provisioners.SLOW, provisioners.LOCAL, provisioners.SLOW)
+DEVICES = 2
+"""How many pods have a device of their own and share one more, instead of volumes."""
 LONG = (*CLASSES, provisioners.AT_ONCE, "", provisioners.SLOW, provisioners.LOCAL, "")
 COUNTED = re.compile(
-    r"^(POST|PUT|PATCH|DELETE) [^?]*/(pods|podgroups|persistentvolumeclaims|persistentvolumes)\b"
+    r"^(POST|PUT|PATCH|DELETE) [^?]*"
+    r"/(pods|podgroups|persistentvolumeclaims|persistentvolumes|resourceclaims)\b"
 )
 POSITIONS_MAX = 150
 WAYS = ("lost", "carried out")
@@ -65,6 +71,18 @@ def portal() -> Iterator[from_thread.BlockingPortal]:
 Killed = Callable[[int, str, Sequence[str]], str]
 
 
+def create(cluster: control_plane.ControlPlane, classes: Sequence[str]) -> None:
+    """A gang with volumes of these classes; without any, with devices."""
+    if classes:
+        provisioners.a_gang(cluster, "gang", classes)
+        return
+    devices.publish(cluster.api, NODES, 3)
+    devices.a_template(cluster.api, "one", devices.asked(1))
+    devices.a_claim(cluster.api, "shared", devices.asked(1))
+    own, shared = {"resourceClaimTemplateName": "one"}, {"resourceClaimName": "shared"}
+    devices.a_gang(cluster, "gang", DEVICES, own, shared)
+
+
 @pytest.fixture
 def killed(
     cluster: control_plane.ControlPlane,
@@ -76,6 +94,7 @@ def killed(
     """Start a gang by a daemon that is killed at a position, and then by another."""
 
     def run(position: int, way: str, classes: Sequence[str]) -> str:
+        size = len(classes) or DEVICES
         cluster.clean()
         cluster.create_nodes(count=len(NODES), cpu="4")
         provisioners.create_disks(cluster.api, NODES, 2)
@@ -92,12 +111,12 @@ def killed(
             try:
                 daemons.until(lambda: first.said("serving"), first)
                 plan.process = first.process.pid
-                provisioners.a_gang(cluster, "gang", classes)
-                provisioners.until(lambda: plan.line or is_whole(cluster, len(classes)))
+                create(cluster, classes)
+                provisioners.until(lambda: plan.line or is_whole(cluster, size))
                 if plan.line:
                     first.process.wait(daemons.PATIENCE_SECONDS)
                     second = start(daemons.ALONE)
-                    daemons.until(lambda: is_whole(cluster, len(classes)), second)
+                    daemons.until(lambda: is_whole(cluster, size), second)
                     second.stop()
             finally:
                 first.process.kill()
@@ -106,6 +125,8 @@ def killed(
         assert end_states.split_gangs(groups, pods) == {}
         assert provisioners.misplaced(cluster.api) == []
         assert provisioners.leftovers(cluster.api) == []
+        assert devices.wrong(cluster.api) == []
+        assert devices.leftovers(cluster.api) == []
         return plan.line
 
     return run
@@ -151,6 +172,7 @@ def all_ways(_position: int) -> Sequence[str]:
         pytest.param(in_turn, (provisioners.SLOW, provisioners.LOCAL), id="two"),
         pytest.param(all_ways, CLASSES, id="three", marks=pytest.mark.at_length),
         pytest.param(all_ways, LONG, id="eight", marks=pytest.mark.at_length),
+        pytest.param(in_turn, (), id="devices", marks=pytest.mark.at_length),
     ],
 )
 def test_a_daemon_that_is_killed_at_any_write_has_a_successor(
@@ -163,5 +185,5 @@ def test_a_daemon_that_is_killed_at_any_write_has_a_successor(
     lines = every_position(killed, ways, classes)
     tell(lines)
     kinds = ("persistentvolumeclaims", "persistentvolumes") if ways is all_ways else ()
-    for kind in (*kinds, "binding"):
+    for kind in (*kinds, "binding" if classes else "resourceclaims"):
         assert any(kind in line for line in lines), kind

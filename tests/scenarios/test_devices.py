@@ -260,6 +260,34 @@ def test_nothing_is_taken_of_a_pool_that_is_being_updated() -> None:
     assert "too few such devices of class gpu (0 such devices, 0 allocated)" in reason(lab.cycle())
 
 
+@pytest.mark.parametrize("resource", ["example.com/gpu", "deviceclass.resource.kubernetes.io/gpu"])
+def test_extended_resources_of_a_class_are_refused_by_name(resource: str) -> None:
+    """A pod that asks for one on nodes without a device plugin learns what to do instead."""
+    named = device_labs.device_class()
+    named["spec"]["extendedResourceName"] = "example.com/gpu"
+    lab = Lab(ONE, named, device_labs.resource_slice("n1", 1), uses={})
+    pod = lab.get("Pod", "train-0")
+    pod["spec"]["containers"][0]["resources"]["requests"][resource] = "1"
+    lab.put(pod)
+    said = f"no node that has {resource}; devices of class gpu come by resource claims only"
+    assert said in reason(lab.cycle())
+
+
+def test_devices_that_share_counters_are_never_allocated() -> None:
+    """The reason says how many of those that the claim asks for do."""
+    slices = device_labs.resource_slice("n1", 4)
+    for device in slices["spec"]["devices"][1:3]:
+        device["consumesCounters"] = [{"counterSet": "s", "counters": {"m": {"value": "1"}}}]
+    slices["spec"]["devices"][3] |= {"allowMultipleAllocations": True, "capacity": {}}
+    small = 'device.driver == "gpu.example.com" && size(device.capacity) > 0'
+    claim = asking("gpus-0", 3, selectors=[{"cel": {"expression": small}}])
+    lab = Lab(ONE, GPU, slices, claim, uses=USES)
+    said = reason(lab.cycle())
+    assert "(1 such device, 0 allocated; 2 more share counters with others, which" in said
+    lab.put(asking("gpus-0", 1))
+    assert [each.claims[0].name for each in lab.cycle().allocations] == ["gpus-0"]
+
+
 def test_a_claim_made_for_another_pod_is_not_used() -> None:
     """Somebody made a claim of the name that the controller would give."""
     lab = Lab(ONE, GPU, device_labs.resource_slice("n1", 1), device_labs.claim("c"), uses={})

@@ -151,25 +151,30 @@ class Simulation:
         """Run with faults, then without; stop at the first finding."""
         outcome = Outcome()
         began = cpu_seconds()
-        # Collected at set moments: what the collector closes, such as a coroutine of a process that
-        # has ended, is a part of the history, and must not depend on how much the judges allocate.
-        gc.disable()
-        for replica in self.replicas:
-            replica.start()
+        self.begin()
         end = self.options.hours * 3600
-        self._go(outcome, end)
+        self.go(outcome, end)
         if outcome.faultless:
             self.faults.stop()
             self.world.calm()
             calm_since = self.kernel.now()
-            self._go(outcome, end + self.options.calm_seconds)
+            self.go(outcome, end + self.options.calm_seconds)
             self._settle(outcome)
             if outcome.faultless:
                 self._judge_end(outcome, calm_since)
         self._sum_up(outcome, cpu_seconds() - began)
         return outcome
 
-    def _go(self, outcome: Outcome, until: float) -> None:
+    def begin(self) -> None:
+        """Start the instances."""
+        # Collected at set moments: what the collector closes, such as a coroutine of a process that
+        # has ended, is a part of the history, and must not depend on how much the judges allocate.
+        gc.disable()
+        for replica in self.replicas:
+            replica.start()
+
+    def go(self, outcome: Outcome, until: float) -> None:
+        """Go on until a moment, and judge; stop at the first finding."""
         while self.kernel.moment < until and outcome.faultless:
             end = self.kernel.moment + min(LOOK_SECONDS, until - self.kernel.moment)
             while self.kernel.moment < end and outcome.faultless:
@@ -196,7 +201,7 @@ class Simulation:
         for _ in range(SETTLE_MAX):
             if self.kernel.now() - rest_rules.last_news(self.api.history) > seconds:
                 return
-            self._go(outcome, self.kernel.moment + seconds)
+            self.go(outcome, self.kernel.moment + seconds)
 
     def _judge(self, outcome: Outcome) -> None:
         for strike in self.faults.strikes[self._seen_strikes :]:

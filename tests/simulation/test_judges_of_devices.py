@@ -3,8 +3,9 @@
 import pytest
 
 from tests.simulation.judges import devices
-from tests.simulation.made_histories import History, Object, meta, pod, started
+from tests.simulation.made_histories import History, Object, meta, pod, queue, started
 
+MORE = "no exceeded capability of devices"
 EARLY = "no pod starts before its devices"
 ONCE = "each device has one claim"
 NOBODY = "no device belongs to nobody"
@@ -109,3 +110,21 @@ def test_devices_are_given_back() -> None:
     history = waiting(claim())
     history.put(devices.CLAIMS, claim("c0", "gpu-0"), "a")
     assert history.broken() == [NOBODY]
+
+
+@pytest.mark.parametrize(("limit", "broken"), [("2", False), ("1", True)])
+def test_a_queue_has_no_more_devices_than_it_may_have(limit: str, *, broken: bool) -> None:
+    """A pod of it runs with one device, and another one is bound with the next."""
+    history = waiting(claim())
+    history.put("queues", queue({devices.COUNTED: limit}))
+    history.later(8)
+    history.leads("a")
+    history.put(devices.CLAIMS, claim("c0", "gpu-0"), "a")
+    history.bind("p0", "n1")
+    history.put("pods", pod("p1", resourceClaims=[{"name": "gpu", "resourceClaimName": "c1"}]))
+    history.put(devices.CLAIMS, claim("c1"))
+    history.later(8)
+    history.leads("a")
+    history.put(devices.CLAIMS, claim("c1", "gpu-1", users=("p1",)), "a")
+    history.bind("p1", "n1")
+    assert (MORE in history.broken()) == broken

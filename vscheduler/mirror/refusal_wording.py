@@ -52,10 +52,30 @@ def _words(refusal: refusals.Refusal) -> Words:
 
 def _devices(refusal: refusals.Refusal) -> Words:
     """Return the words for too few devices, with how many there are on all nodes."""
-    every, _, used = refusal.detail.partition("/")
+    every, used, *others = refusal.detail.split("/", 2)
     which = "free" if refusal.code is Code.DEVICES_IN_USE else "such"
     figures = f"{every} such device{'' if every == '1' else 's'}, {used} allocated"
+    for each in others[0].split(", ") if others else ():
+        count, _, field = each.partition(" ")
+        figures += f"; {count} more {unsupported(field, int(count))}"
     return _node("had ", f"too few {which} devices of class {{subject}} ({figures})")
+
+
+def unsupported(field: str, count: int) -> str:
+    """Return what sets devices apart that are never allocated, given the field of the slice."""
+    verb, rest = _UNSUPPORTED.get(field, ("have", f"{field} of an unknown type"))
+    singular = {"have": "has"}.get(verb, f"{verb}s")
+    return f"{singular if count == 1 else verb} {rest}, which isn't supported"
+
+
+_UNSUPPORTED = {
+    "consumesCounters": ("share", "counters with others"),
+    "allowMultipleAllocations": ("serve", "several claims at once"),
+    "bindsToNode": ("bind", "their claims to a node"),
+    "bindingConditions": ("have", "binding conditions"),
+    "nodeAllocatableResourceMappings": ("use", "resources of the node"),
+}
+"""By field of a device, a verb and what follows it."""
 
 
 def _node(verb: str, cause: str) -> Words:
@@ -134,6 +154,9 @@ _WORDS: Mapping[Code, Words] = {
     Code.SELECTOR_FAILED: _claim('device selector "{subject}" failed: {detail}'),
     Code.TOO_MANY_DEVICES: _claim(
         "request {subject} asks for {detail} devices, more than a claim can have"
+    ),
+    Code.RESOURCE_CLAIM_SHARED: _claim(
+        'another pod of the job, for which resourceclaim "{subject}" counts, starts first'
     ),
     Code.DEVICES_ELSEWHERE: _node("", "can't use the devices of an allocated resourceclaim"),
     Code.DEVICES_UNFIT: _node("", "cannot allocate all claims"),

@@ -19,6 +19,7 @@ from vscheduler.mirror.index import (
     job_index,
     node_usage,
     pod_affinity_index,
+    pod_overlay,
     pods_by_class,
 )
 from vscheduler.mirror.translate import bounds, kubelet_refusals, pods, translation
@@ -78,7 +79,12 @@ class Mirror:
         self._pod_affinity = pod_affinity_index.PodAffinityIndexer(
             self.work, self._columns.placed_pods
         )
-        self._claims = claim_objects.ClaimObjects(self._entries)
+        self._overlay = overlay = pod_overlay.PodOverlay(self._reader.charged)
+        self._as_seen = overlay.as_seen
+        self._assumed, self._evicting = overlay.assumed, overlay.evicting
+        self._claims = claim_objects.ClaimObjects(
+            self._entries, lambda task: self._as_seen(self._pod(task)), self._charge
+        )
         self.storage, self.requests = self._claims.storage, self._claims.requests
         self.devices, self.allocations = self._claims.devices, self._claims.allocations
         self._job_index = job_index.JobIndex(
@@ -87,9 +93,6 @@ class Mirror:
             claim_unowned=options.claim_unowned,
             priority_classes=options.priority_classes,
         )
-        self._assumed: dict[jobs.TaskId, node_usage.Assumption] = {}
-        self._evicting: dict[jobs.TaskId, float] = {}
-        """When an eviction in flight was sent, by pod, until the watch shows the pod leaving."""
         self._resource_names = node_usage.ResourceNames()
         self._queues: Mapping[str, queues.Queue] | None = None
         """None: sort again at the next snapshot; the same for the next two attributes."""
@@ -218,6 +221,7 @@ class Mirror:
             affinity_index=self._pod_affinity.freeze(),
             storage=self.storage.freeze(),
             devices=self.devices.freeze(),
+            extended_resources=self.devices.extended_resources,
             carried=carried,
         )
 
@@ -354,15 +358,6 @@ class Mirror:
             self._move_pod(before, after)
         return change
 
-    def _as_seen(self, pod: pods.Pod | None) -> pods.Pod | None:
-        """Return the pod with assumed binds and evictions applied: Binding, or leaving."""
-        if pod is None:
-            return None
-        if pod.uid in self._evicting:
-            return pod.leaving()
-        assumption = self._assumed.get(pod.uid)
-        return pod if assumption is None else pod.bound_to(assumption.node)
-
     def _undo(self, unconfirmed: dict[jobs.TaskId, Any], task: jobs.TaskId) -> bool:
         """Drop the unconfirmed bind or eviction of the task; return whether there was one."""
         if task not in unconfirmed:
@@ -371,8 +366,18 @@ class Mirror:
         assert pod is not None, "an assumption ends with its pod"
         before = self._as_seen(pod)
         del unconfirmed[task]
-        self._move_pod(before, pod)
+        self._move_pod(before, self._as_seen(pod))
         return True
+
+    def _charge(self, task: jobs.TaskId, devices: Mapping[str, int]) -> None:
+        """Let these devices count for a pod."""
+        pod = self._pod(task)
+        before = self._as_seen(pod)
+        self._overlay.charged[task] = devices
+        if not devices:
+            del self._overlay.charged[task]
+        if pod is not None:
+            self._move_pod(before, self._as_seen(pod))
 
     def _move_pod(self, old: pods.Pod | None, new: pods.Pod | None) -> None:
         self._resource_names.move_pod(old, new)
@@ -382,8 +387,8 @@ class Mirror:
         self._columns.move_pod(old, new)
         self._pods_by_class.move_pod(old, new)
         self._pod_affinity.move_pod(old, new)
-        self._claims.move_pod(old, new)
         self._job_index.move_pod(old, new)
+        self._claims.move_pod(old, new)  # last: it may move the pod, or others, once more
 
     def _move_group(
         self, key: jobs.JobId, old: translation.Group | None, new: translation.Group | None

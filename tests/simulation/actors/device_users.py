@@ -252,7 +252,9 @@ class DeviceGangs(Launcher):
 
 
 class DeviceEditor(Editor):
-    """Deletes a claim, whoever uses it, or has a driver publish other devices of a node."""
+    """Deletes a claim, whoever uses it, has a driver publish other devices of a node, or limits the
+    devices of a Queue.
+    """
 
     def __init__(
         self,
@@ -268,8 +270,14 @@ class DeviceEditor(Editor):
         self._driver = driver
 
     def act(self) -> None:
-        """Do one or the other."""
-        if self.chance.random() < 0.5:
+        """Do one of these."""
+        drawn = self.chance.random()
+        if drawn < 0.2:
+            limit = self.chance.choice((None, *map(str, range(1, 9))))
+            where = path("queues", name=self.chance.choice(self.around.queues))
+            self.patch(where, {"spec": {"capability": {devices.COUNTED: limit}}})
+            return
+        if drawn < 0.6:
             found = self.around.store.all("nodes")
             if found:
                 self._driver.publish(self.chance.choice(found)["metadata"]["name"])

@@ -54,6 +54,7 @@ ALWAYS = (
     gang_rules.Whole,
     gang_rules.KeptUnderPods,
     queue_rules.Capability,
+    queue_rules.DeviceCapability,
     queue_rules.Kept,
     queue_rules.Budgets,
     volume_rules.ClaimsAreBound,

@@ -4,12 +4,14 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from tests.simulation.judges import objects, volumes
-from tests.simulation.judges.cluster import Key
+from tests.simulation.judges.cluster import Cluster, Key
 from tests.simulation.judges.history import Object
 
 CLAIMS, SLICES = "resourceclaims", "resourceslices"
 CLASS = "sim-gpu"
 DRIVER = "gpu.sim"
+COUNTED = f"deviceclass.resource.k8s.io/{CLASS}"
+"""What devices of the class are in a Queue."""
 
 
 class Device(NamedTuple):
@@ -52,6 +54,17 @@ def devices_of(claim: Object | None) -> Iterator[Device]:
 def consumers(claim: Object) -> set[str]:
     """UIDs of the pods that a claim is reserved for."""
     return {each["uid"] for each in (claim.get("status") or {}).get("reservedFor") or ()}
+
+
+def first_user(claim: Object, cluster: Cluster) -> Object | None:
+    """The first living pod that a claim is reserved for: it counts for this one's Queue."""
+    for each in (claim.get("status") or {}).get("reservedFor") or ():
+        pod = cluster.get("pods", (claim["metadata"].get("namespace", ""), each["name"]))
+        if pod is None or pod["metadata"]["uid"] != each["uid"]:
+            continue
+        if not objects.leaving(pod) and not objects.ended(pod):
+            return pod
+    return None
 
 
 def reaches(claim: Object, node: Object) -> bool:

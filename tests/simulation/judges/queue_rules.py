@@ -4,7 +4,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator
 
-from tests.simulation.judges import amounts, objects
+from tests.simulation.judges import amounts, devices, objects
 from tests.simulation.judges.cluster import Cluster
 from tests.simulation.judges.court import Judge
 from tests.simulation.judges.history import Change, Finding, Object, Settings, ours, served
@@ -80,6 +80,44 @@ class Capability(Judge):
             if group is not None:
                 name = objects.queue_of(group, self.settings.default_queue)
                 self._disturbed[name] = change.at
+
+
+class DeviceCapability(Capability):
+    """The daemon's binds keep each Queue within its capability of devices of claims."""
+
+    rule = "no exceeded capability of devices"
+
+    def _problems(
+        self, name: str, queue: Object | None, pod: Object, cluster: Cluster
+    ) -> Iterator[str]:
+        limits = amounts.amounts(((queue or {}).get("spec") or {}).get("capability"))
+        if devices.COUNTED not in limits or not devices.claims_of(pod):
+            return
+        held = added = 0
+        for claim in cluster.all(devices.CLAIMS):
+            user = devices.first_user(claim, cluster)
+            count = len(list(devices.devices_of(claim)))
+            if user is None or not count or self._queue_of(user, cluster) != name:
+                continue
+            if user["metadata"]["uid"] == pod["metadata"]["uid"]:
+                added += count
+            elif objects.holds(user):
+                held += count
+        limit = limits[devices.COUNTED]
+        if added and held + added > limit:
+            yield f"has {held + added} devices, may have {limit}"
+
+    def _queue_of(self, pod: Object, cluster: Cluster) -> str:
+        group = cluster.get("podgroups", objects.group_of(pod) or ("", ""))
+        return "" if group is None else objects.queue_of(group, self.settings.default_queue)
+
+    def _notice(self, change: Change, cluster: Cluster) -> None:
+        super()._notice(change, cluster)
+        if change.resource == devices.CLAIMS and not ours(change):
+            for claim in filter(None, (change.before, change.after)):
+                user = devices.first_user(claim, cluster)
+                if user is not None:
+                    self._disturbed[self._queue_of(user, cluster)] = change.at
 
 
 def _means_something(change: Change) -> bool:

@@ -9,6 +9,8 @@ from click import testing
 
 from vscheduler.cli import main
 
+LESSON = Path(__file__).parents[3] / "examples" / "15-devices"
+GPU = "deviceclass.resource.k8s.io/gpu"
 CAPACITY = """
     actions: "enqueue, allocate, backfill, reclaim"
     tiers:
@@ -245,6 +247,7 @@ def test_there_must_be_something_to_check() -> None:
             [],
             ["warning: a: spec.guarantee.resource.cpu: guarantees of a and b add up to 5 cpu"],
         ),
+        ([node(4), queue("a", guarantee={"resource": {GPU: 9}})], "", [], []),
     ],
 )
 def test_queues_that_mislead(
@@ -254,6 +257,24 @@ def test_queues_that_mislead(
     found = said(tmp_path, documents, conf, *flags)
     assert [line[: len(start)] for line, start in zip(found, expected, strict=False)] == expected
     assert len(found) == len(expected)
+
+
+@pytest.mark.parametrize(("count", "warned"), [(4, 0), (5, 1)])
+def test_guarantees_of_devices_are_compared_with_those_given(
+    tmp_path: Path, count: int, warned: int
+) -> None:
+    """Where pods wait for some: the lesson has four."""
+    documents = [
+        each
+        for name in ("cluster.yaml", "train.yaml")
+        for each in yaml.safe_load_all((LESSON / name).read_text())
+    ]
+    for each in documents:
+        if each["kind"] == "Queue":
+            each["spec"] = {"guarantee": {"resource": {GPU: count}}}
+    found = said(tmp_path, documents, "")
+    text = f"add up to 5 {GPU}, more than what the nodes given have, 4"
+    assert sum(text in each for each in found) == len(found) == warned
 
 
 @pytest.mark.parametrize(

@@ -117,6 +117,10 @@ class Opened:
         self.requests += 1
         return self.space.vector(task.pod_class.request)
 
+    def counted(self, task: jobs.Task) -> resources.Vector:
+        """What counts for the queue: the same, as no pod has devices."""
+        return self.request(task)
+
     def job_state(self, name: str) -> JobState:
         """A job by its name."""
         return self.job_states[jobs.JobId(f"ns/{name}")]

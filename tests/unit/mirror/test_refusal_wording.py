@@ -5,6 +5,12 @@ from vscheduler.mirror import refusal_wording
 
 Code = refusals.RefusalCode
 OTHERS = "nominated to pods of other schedulers"
+SHARED = 'another pod of the job, for which resourceclaim "c" counts, starts first'
+UNSUPPORTED = (
+    "too few such devices of class gpu (2 such devices, 0 allocated; "
+    "1 more has attributes[x/y] of an unknown type, which isn't supported; "
+    "3 more share counters with others, which isn't supported)"
+)
 SPREAD = "didn't match pod topology spread constraints"
 
 IN_USE = (
@@ -134,6 +140,7 @@ WORDS: dict[tuple[str, ...], tuple[str, str]] = {
         UNSERVED,
         UNSERVED,
     ),
+    (Code.RESOURCE_CLAIM_SHARED, "c"): (SHARED, SHARED),
     (Code.DEVICES_ELSEWHERE,): (
         "node(s) can't use the devices of an allocated resourceclaim",
         "can't use the devices of an allocated resourceclaim",
@@ -142,6 +149,10 @@ WORDS: dict[tuple[str, ...], tuple[str, str]] = {
     (Code.NO_SUCH_DEVICES, "gpu", "1/0"): (
         "node(s) had too few such devices of class gpu (1 such device, 0 allocated)",
         "too few such devices of class gpu (1 such device, 0 allocated)",
+    ),
+    (Code.NO_SUCH_DEVICES, "gpu", "2/0/1 attributes[x/y], 3 consumesCounters"): (
+        f"node(s) had {UNSUPPORTED}",
+        UNSUPPORTED,
     ),
     (Code.DEVICES_IN_USE, "gpu", "3/2"): (
         "node(s) had too few free devices of class gpu (3 such devices, 2 allocated)",

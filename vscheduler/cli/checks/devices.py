@@ -4,11 +4,13 @@ from collections.abc import Iterator, Sequence
 
 from vscheduler.cli.checks import findings
 from vscheduler.core.model import constraints, devices, jobs, snapshot
+from vscheduler.mirror import refusal_wording
 
 NO_CLASS = "DeviceClass {} isn't among those given; the claim is never allocated"
 NO_CLAIM = "ResourceClaim {} isn't among those given; the pod waits for it"
 NO_TEMPLATE = "the template of entry {} isn't among those given; the pod waits for its claim"
 DELETED = "ResourceClaim {} is being deleted; the pod never starts"
+NEVER = "{} {}: no claim gets them"
 UNUSABLE = "{!r} can't be evaluated: {}"
 
 
@@ -60,6 +62,21 @@ def of_classes(known: devices.Devices) -> Iterator[findings.FindingText]:
     """Iterate over classes whose selectors can't be evaluated."""
     for each in known.classes.values():
         yield from _of_selectors(each.name, "spec", each.selectors, known)
+
+
+def of_slices(known: devices.Devices) -> Iterator[findings.FindingText]:
+    """Iterate over slices with devices that are never allocated because of what they use."""
+    for pool in known.pools.values():
+        for each in pool.slices:
+            places: dict[str, list[int]] = {}
+            for at, device in enumerate(each.devices):
+                if device.unsupported:
+                    places.setdefault(device.unsupported, []).append(at)
+            for field, listed in places.items():
+                words = refusal_wording.unsupported(field, len(listed))
+                devices_ = "1 device" if len(listed) == 1 else f"{len(listed)} devices"
+                place = f"spec.devices[{listed[0]}].{field}"
+                yield findings.FindingText(each.name, place, NEVER.format(devices_, words))
 
 
 def _of_selectors(

@@ -21,7 +21,8 @@ from vscheduler.cli.checks import (
 from vscheduler.controllers.queues import queue_objects
 from vscheduler.core import cycle
 from vscheduler.core.config import policy, validation
-from vscheduler.core.model import snapshot
+from vscheduler.core.model import resources, snapshot
+from vscheduler.core.placement.devices import state as device_state
 from vscheduler.daemon import configuration
 from vscheduler.mirror import state
 from vscheduler.mirror.decode import events
@@ -266,6 +267,8 @@ class _Inspection:
 
     def of_devices(self) -> Iterator[findings.Finding]:
         """Iterate over claims for devices that are never allocated, and pods that wait for some."""
+        for each in devices.of_slices(self._snapshot.devices):
+            yield self._about(events.Kind.RESOURCE_SLICE, each)
         for each in devices.of_classes(self._snapshot.devices):
             yield self._about(events.Kind.DEVICE_CLASS, each)
         for each in devices.of_claims(self._snapshot.devices):
@@ -303,6 +306,11 @@ def _largest(taken: snapshot.Snapshot) -> dict[str, int]:
 
 
 def _room(taken: snapshot.Snapshot) -> dict[str, int]:
-    """Return the sum of all nodes' resources."""
-    sums = taken.nodes.allocatable.sum(axis=0).tolist()
-    return {name: each for name, each in zip(taken.space.names, sums, strict=True) if each}
+    """Return the sum of all nodes' resources, and of their devices where pods wait for some."""
+    sums = taken.nodes.allocatable.sum(axis=0)
+    supply = device_state.Devices(taken, lambda _kind, _cost: None).supply(taken.space)
+    found = taken.space.amounts(sums if supply is None else sums + supply.sum(axis=0))
+    if supply is None:
+        unknown = (each for each in taken.space.names if each.startswith(resources.DEVICE_CLASS))
+        found |= dict.fromkeys(unknown, resources.TOTAL_MAX)
+    return {name: int(each) for name, each in found.items()}

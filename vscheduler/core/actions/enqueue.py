@@ -318,6 +318,9 @@ def _most_to_promise(session: working.Session, queue: queues.Queue) -> Mapping[s
     if not ready.any():
         return None
     total = session.cluster.allocatable[ready].sum(axis=0)
+    devices = session.devices.supply(session.space)
+    if devices is not None:
+        total = total + devices[ready].sum(axis=0)
     most = np.minimum(total, queue.ceiling(session.space)).tolist()
     return dict(zip(session.space.names, most, strict=True))
 

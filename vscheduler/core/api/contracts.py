@@ -110,6 +110,11 @@ class Session(Protocol):
     def request(self, task: jobs.Task) -> resources.Vector:
         """Return the resource request of the task, (R,), `pods` included; read-only."""
 
+    def counted(self, task: jobs.Task) -> resources.Vector:
+        """Return what of the task counts for its queue, (R,): the request, and the devices of its
+        claims by class; read-only.
+        """
+
     def has_nomination(self, task: jobs.Task) -> bool:
         """Whether a node was nominated in an earlier cycle, or a reservation served the task."""
 

@@ -119,6 +119,11 @@ class Devices(Protocol):
     Only for pod classes with resource claims.
     """
 
+    def supply(self, space: resources.ResourceSpace) -> resources.Vector | None:
+        """Return how many devices of each class nodes have, without those of other schedulers'
+        pods, (N, R); None where no resource stands for devices.
+        """
+
     def allocate_claims(self) -> None:
         """Have claims allocated with placements; called by a plugin that looks at claims."""
 

@@ -24,7 +24,8 @@ class VolcanoCycleRules(cycle_rules.CycleRules):
         """Return what all ready nodes have, (R,), whether any pod could use them or not."""
         table = session.snapshot.nodes
         total: resources.Vector = table.allocatable[table.layout.ready].sum(axis=0)
-        return total
+        devices = session.devices.supply(session.space)
+        return total if devices is None else total + devices[table.layout.ready].sum(axis=0)
 
     def has_no_nodes(
         self, session: contracts.Session, queue: str, pod_class: jobs.PodClass

@@ -114,7 +114,7 @@ class QueueDemands:
         for (queue, pod_class), count in counts.items():
             if count:
                 row = sums[queue]
-                for name, amount in pod_class.request.items():
+                for name, amount in pod_class.counted.items():
                     row[columns[name]] += amount * count
         return sums
 
@@ -161,3 +161,6 @@ class Session(Protocol):
 
     def request(self, task: jobs.Task) -> resources.Vector:
         """Return the resource request of the task, (R,); read-only."""
+
+    def counted(self, task: jobs.Task) -> resources.Vector:
+        """Return what of the task counts for its queue, (R,); read-only."""

@@ -222,7 +222,7 @@ class FairShares:
         sums: dict[tuple[str, int], tuple[int, list[int]]] = {}
         for (queue, pod_class), (domain, count) in self._pools.demands.items():
             pods, row = sums.get((queue, domain)) or (0, [0] * self.space.size)
-            for name, amount in pod_class.request.items():
+            for name, amount in pod_class.counted.items():
                 row[columns[name]] += amount * count
             sums[queue, domain] = (pods + count, row)
         for (queue, domain), (pods, row) in sums.items():

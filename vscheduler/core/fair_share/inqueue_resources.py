@@ -110,7 +110,7 @@ def _largest_requests(job: jobs.Job, number: int) -> resources.ResourceMap:
     """Return by resource the sum of the largest requests of this many pending pods."""
     found: dict[str, int] = {}
     for name in job.pending:
-        amounts = ((each.request.get(name, 0), pods) for each, (_, pods) in job.classes.items())
+        amounts = ((each.counted.get(name, 0), pods) for each, (_, pods) in job.classes.items())
         left = number
         for amount, pods in sorted(amounts, reverse=True):
             found[name] = found.get(name, 0) + amount * min(pods, left)
@@ -125,7 +125,7 @@ def _gated(job: jobs.Job) -> Mapping[str, int]:
     asked: Mapping[str, int] = {}
     for task in job.tasks:
         if task.status is jobs.TaskStatus.GATED:
-            asked = resources.add(asked, task.pod_class.request)
+            asked = resources.add(asked, task.pod_class.counted)
     return asked
 
 

@@ -108,12 +108,18 @@ def nodes_before(
     for array, now in zip(arrays, (pool.allocatable, pool.others, pool.ours), strict=True):
         array[there] = now
     allocatable, others, ours = arrays
+    devices = None
+    if pool.devices is not None:
+        devices = np.zeros_like(ours)
+        devices[there] = pool.devices
     for name, loss in lost.items():
         row = layout.rows[name]
         allocatable[row] = np.maximum(allocatable[row], space.present(loss.allocatable))
         if name not in pool.layout.rows:
             others[row] = space.present(loss.others)
-    return node_pools.PoolNodes(layout=layout, allocatable=allocatable, others=others, ours=ours)
+    return node_pools.PoolNodes(
+        layout=layout, allocatable=allocatable, others=others, ours=ours, devices=devices
+    )
 
 
 def _suspects(

@@ -35,12 +35,25 @@ class Domain:
     """The nodes (N,)."""
 
 
+class DeviceSupply(Protocol):
+    """The devices that claims can get, as far as shares read them."""
+
+    def supply(self, space: resources.ResourceSpace) -> resources.Vector | None:
+        """Return how many devices of each class nodes have, without those of other schedulers'
+        pods, (N, R); None where no resource stands for devices.
+        """
+
+
 class ClusterView(Protocol):
     """The cluster in this cycle, as far as node pools read a Session."""
 
     snapshot: snapshot.Snapshot
     space: resources.ResourceSpace
     jobs_without_queue: list[jobs.Job]
+
+    @property
+    def devices(self) -> DeviceSupply:
+        """The devices of the cluster."""
 
     @property
     def queues(self) -> Mapping[str, Queue]:
@@ -74,6 +87,9 @@ class PoolNodes:
     others: resources.Vector
     """Resources held by other schedulers' pods, without terminating pods."""
     ours: resources.Vector
+    devices: resources.Vector | None = None
+    """Devices of claims on the nodes, by class, without those of other schedulers' pods. None where
+    no resource stands for devices."""
 
 
 def pool_nodes(cluster: ClusterView) -> PoolNodes:
@@ -91,7 +107,29 @@ def pool_nodes(cluster: ClusterView) -> PoolNodes:
                 if row is not None and task.status in jobs.HOLDING:
                     ours[row] -= cluster.space.vector(task.pod_class.request)
     others = np.maximum(table.used - table.releasing - ours, 0)
-    return PoolNodes(layout=table.layout, allocatable=table.allocatable, others=others, ours=ours)
+    devices = cluster.devices.supply(cluster.space)
+    if devices is not None:
+        ours = ours + _held_devices(cluster)
+    return PoolNodes(
+        layout=table.layout,
+        allocatable=table.allocatable,
+        others=others,
+        ours=ours,
+        devices=devices,
+    )
+
+
+def _held_devices(cluster: ClusterView) -> resources.Vector:
+    """Return the devices that pods of ours hold on each node, (N, R)."""
+    table, space = cluster.snapshot.nodes, cluster.space
+    held = np.zeros_like(table.ours)
+    for pod_class, placed in cluster.snapshot.pods_by_class.items():
+        if pod_class.devices:
+            rows = placed.rows(table.layout)
+            there = rows >= 0
+            each = placed.counts[there, np.newaxis] * space.vector(pod_class.devices)
+            np.add.at(held, rows[there], each)
+    return held
 
 
 @dataclass(slots=True)
@@ -210,7 +248,10 @@ class NodePoolsBuilder:
         usable = UsableNodes(self._cluster, pool)
         pinned, taken = self._pin(pool, usable)
         # At least what our pods hold, even on a node that has shrunk below its usage.
-        given = np.maximum(pool.allocatable - pool.others, pool.ours)
+        given = pool.allocatable - pool.others
+        if pool.devices is not None:
+            given = given + pool.devices
+        given = np.maximum(given, pool.ours)
         supply = np.maximum(given - taken, 0)
         supply[~pool.layout.ready] = 0
         free = {
@@ -239,7 +280,7 @@ class NodePoolsBuilder:
             stays = usable.holds(pod_class, placed.queues, rows)
             if stays.all():
                 continue
-            request = space.vector(pod_class.request)
+            request = space.vector(pod_class.counted)
             for place in np.flatnonzero(~stays).tolist():
                 queue, count = placed.queues[place], int(placed.counts[place])
                 if (queue, pod_class) not in self._class_demands:  # its queue doesn't exist

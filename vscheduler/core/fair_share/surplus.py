@@ -169,7 +169,7 @@ class Surplus:
         row = self._pools.nodes.layout.rows.get(node or "")
         if row is not None:
             queue = self._shares.places[self._session.job_states[task.job].job.queue]
-            surplus[queue, self._pools.kinds[row]] += sign * self._session.request(task)
+            surplus[queue, self._pools.kinds[row]] += sign * self._session.counted(task)
 
     def _worked_out(self) -> NDArray[np.float64]:
         """Return held resources less the parts of shares carried at the same place, (Q, K, R)."""
@@ -196,7 +196,7 @@ def _held(
         there[there] = pools.reach[wanted[there], pools.kinds[rows[there]]]
         found.append((queues[there], wanted[there], pools.kinds[rows[there]]))
         amounts.append(
-            placed.counts[there, np.newaxis] * space.vector(pod_class.request).astype(float)
+            placed.counts[there, np.newaxis] * space.vector(pod_class.counted).astype(float)
         )
     empty = np.zeros(0, dtype=np.intp)
     queues, domains_of, kinds = (

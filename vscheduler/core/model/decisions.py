@@ -214,7 +214,7 @@ class Reason:
     refusals: RefusalCounts = ()
     """Why nodes refused the pod."""
     subject: str = ""
-    """Another object involved: a ResourceQuota, or an ancestor of the queue."""
+    """Another object involved: a ResourceQuota, an ancestor of the queue, or a DeviceClass."""
     sub_group: Mapping[str, str] | None = None
     """Labels of a sub-group that `tasks` and `minimum` belong to then; `subject` is its policy."""
     problem: queues.QueueProblem | None = None

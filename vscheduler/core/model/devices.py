@@ -11,10 +11,14 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple, Protocol, TypeAlias
 
-from vscheduler.core.model import constraints, storage
+from vscheduler.core.model import constraints, resources, storage
 
 RESERVATIONS_MAX = 256
 """How many consumers a claim can have (Kubernetes: ResourceClaimReservedForMaxSize)."""
+
+IMPLICIT_RESOURCE = "deviceclass.resource.kubernetes.io/"
+"""Prefix of the resource of containers that stands for each DeviceClass, followed by its name
+(Kubernetes: ResourceDeviceClassPrefix)."""
 
 RESULTS_MAX = 32
 """How many devices a claim can have (Kubernetes: AllocationResultsMaxSize)."""
@@ -183,7 +187,13 @@ class DeviceClass:
     """CEL expressions that must all be true of a device."""
     configurations: tuple[Configuration, ...] = ()
     extended_resource: str = ""
-    """The resource of containers that stands for devices of this class."""
+    """The resource of containers that stands for devices of this class, if it has a name of its
+    own."""
+
+    @property
+    def extended_resources(self) -> tuple[str, ...]:
+        """All resources of containers that stand for devices of this class."""
+        return (IMPLICIT_RESOURCE + self.name, *filter(None, (self.extended_resource,)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -283,6 +293,33 @@ class ResourceClaim:
         """The claim as `namespace/name`."""
         return f"{self.namespace}/{self.name}"
 
+    @property
+    def counted(self) -> resources.ResourceMap:
+        """The devices that the claim has, or asks for if it isn't allocated, as resources of
+        queues.
+
+        Until then, the first of several alternatives counts, and a request for all devices that
+        match counts as one. Devices for an administrator don't count.
+        """
+        found: Counter[str] = Counter()
+        if self.allocation is None:
+            for request in self.requests:
+                wanted = request.alternatives[0]
+                if not wanted.admin_access:
+                    found[wanted.device_class] += wanted.count or 1
+        else:
+            classes = {
+                request.path(wanted): wanted.device_class
+                for request in self.requests
+                for wanted in request.alternatives
+            }
+            found.update(
+                classes[each.request]
+                for each in self.allocation.devices
+                if not each.admin_access and each.request in classes
+            )
+        return {f"{resources.DEVICE_CLASS}{name}": count for name, count in sorted(found.items())}
+
     def is_reserved_for(self, uid: str) -> bool:
         """Whether a pod may use the devices."""
         return any(each.uid == uid for each in self.reserved_for)
@@ -326,6 +363,8 @@ class Devices:
     allocated: Mapping[DeviceId, tuple[str, ...]] = field(default_factory=dict)
     """By device, the claims that have it, sorted; without admin access. More than one only if two
     schedulers have allocated the device at once."""
+    foreign: frozenset[str] = frozenset()
+    """Claims that living pods of other schedulers use, and no pod of ours."""
     served: bool = True
     """Whether the API server serves these kinds and lets them be read. Otherwise no pod with claims
     can start."""

@@ -99,20 +99,23 @@ class PodClass:
     constraints: constraints.Constraints = constraints.ANYWHERE
     hints: Mapping[str, str] = field(default_factory=dict)
     """Annotations used by plugins for scores and filters (tdm, resource-strategy-fit)."""
+    devices: Mapping[str, int] = field(default_factory=dict)
+    """Devices of claims that count for the queue, by resources.DEVICE_CLASS and class name."""
     best_effort: bool = field(init=False)
     """Whether the pod requests nothing but a pod slot."""
+    counted: Mapping[str, int] = field(init=False)
+    """What counts for the pod's queue: the request, and the devices."""
 
     def __post_init__(self) -> None:
         sizes = [amount for name, amount in self.request.items() if name != resources.PODS]
+        whole = {**self.request, **self.devices} if self.devices else self.request
         object.__setattr__(self, "best_effort", not any(sizes))
+        object.__setattr__(self, "counted", whole)
 
     def equals(self, other: PodClass) -> bool:
         """Whether two classes have equal contents, interned or not."""
-        return self is other or (self.request, self.constraints, self.hints) == (
-            other.request,
-            other.constraints,
-            other.hints,
-        )
+        contents = operator.attrgetter("request", "constraints", "hints", "devices")
+        return self is other or bool(contents(self) == contents(other))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,10 +145,8 @@ class Task:
     nominated_node: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     """The pod's labels, used by selectors of budgets and of other pods' affinity."""
-    annotations: Mapping[str, str] = field(default_factory=dict)
-    """Only annotations with the prefix volcano.sh/."""
-    priority_class: str = ""
-    """The pod's spec.priorityClassName."""
+    annotations: Mapping[str, str] = field(default_factory=dict)  # only those of volcano.sh/
+    priority_class: str = ""  # the pod's spec.priorityClassName
     scheduled_at: float | None = None
     """Last transition of the condition PodScheduled, in seconds since the epoch."""
     volumes: tuple[constraints.PodVolume, ...] = ()  # part of the class while the pod waits
@@ -219,8 +220,7 @@ class Condition:
     status: str
     reason: str = ""
     message: str = ""
-    last_transition: str = ""
-    """RFC 3339, as stored."""
+    last_transition: str = ""  # RFC 3339, as stored
     transition_id: str = ""
 
 
@@ -366,7 +366,7 @@ def tally(tasks: Iterable[Task]) -> dict[str, object]:
     for pod_class, (holding, waiting) in classes.items():
         for sums, count in ((allocated, holding), (pending, waiting)):
             if count:
-                for name, amount in pod_class.request.items():
+                for name, amount in pod_class.counted.items():
                     sums[name] = sums.get(name, 0) + amount * count
     return {
         "tasks": tuple(ordered),

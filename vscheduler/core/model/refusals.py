@@ -60,6 +60,8 @@ class RefusalCode(StrEnum):
     RESOURCE_CLAIM_OF_OTHER_POD = "ResourceClaimOfOtherPod"
     RESOURCE_CLAIM_IN_USE = "ResourceClaimInUse"
     """As many pods use the claim as may."""
+    RESOURCE_CLAIM_SHARED = "ResourceClaimShared"
+    """Another pod of the job, for which the claim counts, has to be placed first."""
     RESOURCE_CLAIM_UNSUPPORTED = "ResourceClaimUnsupported"
     """The claim, and what isn't supported."""
     DEVICE_CLASS_MISSING = "DeviceClassMissing"
@@ -74,7 +76,9 @@ class RefusalCode(StrEnum):
     """The claim is allocated, and the node can't use its devices."""
     NO_SUCH_DEVICES = "NoSuchDevices"
     """The class; and how many devices match anywhere, and how many of these are in use, with a
-    slash between them. The node doesn't have enough even when all are free."""
+    slash between them. After a second slash, how many match that are never allocated, by the field
+    that isn't supported: `3/2/4 consumesCounters, 1 bindsToNode`. The node doesn't have enough even
+    when all are free."""
     DEVICES_IN_USE = "DynamicResources"
     """The same; too few are free on the node."""
     DEVICES_UNFIT = "DevicesUnfit"

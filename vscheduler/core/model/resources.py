@@ -32,6 +32,10 @@ OTHERS = "other resources"
 """Name of the column that sums up all resources without a column of their own. No node has such
 resources, and the column is used only when pods request very many of them."""
 
+DEVICE_CLASS = "deviceclass.resource.k8s.io/"
+"""Prefix of resources that stand for the devices of claims, followed by the name of a DeviceClass.
+Queues have them; nodes and pods don't."""
+
 Vector = NDArray[np.int64]
 """An amount per column of a ResourceSpace: shape (R,), or (N, R) for N rows."""
 

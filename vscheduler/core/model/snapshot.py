@@ -333,4 +333,6 @@ class Snapshot:
     """Claims, volumes and their use; NO_STORAGE unless a pod uses volumes that matter."""
     devices: devices.Devices = devices.NO_DEVICES
     """Devices and the claims for them; NO_DEVICES unless a pod has resource claims."""
+    extended_resources: Mapping[str, str] = field(default_factory=dict)
+    """DeviceClasses by the extended resource of containers that stands for their devices."""
     carried: Carried = FRESH

@@ -188,7 +188,11 @@ def beyond(session: working.Session, state: job_state.JobState) -> tuple[decisio
     layout = session.layout
     allowed = session.queue_nodes(session.queues[state.job.queue], layout)
     rows = layout.ready if allowed is None else layout.ready & allowed
-    total = session.space.amounts(session.cluster.allocatable[rows].sum(axis=0))
+    whole = session.cluster.allocatable[rows].sum(axis=0)
+    devices = session.devices.supply(session.space)
+    if devices is not None:
+        whole = whole + devices[rows].sum(axis=0)
+    total = session.space.amounts(whole)
     return tuple(
         decisions.Shortage(resource=name, requested=amount, allocated=0, limit=total.get(name, 0))
         for name, amount in sorted(inqueue_resources.required(state).items())

@@ -379,7 +379,7 @@ class Capacity(contracts.Plugin):
         """Return the columns and amounts of a request, computed once for each class."""
         request = self._requests.get(task.pod_class)
         if request is None:
-            row: list[int] = self._session.request(task).tolist()
+            row: list[int] = self._session.counted(task).tolist()
             request = [(column, amount) for column, amount in enumerate(row) if amount]
             self._requests[task.pod_class] = request
         return request

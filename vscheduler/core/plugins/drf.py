@@ -199,7 +199,7 @@ class Drf(contracts.Plugin):
         """Add the task to the queue tree (1), or remove the task (-1)."""
         if self._tree is not None:
             queue = self._session.job_states[task.job].job.queue
-            self._tree.shift(queue, task.job, sign * self._session.request(task))
+            self._tree.shift(queue, task.job, sign * self._session.counted(task))
 
     def _attributes_of(self, job: jobs.Job) -> DrfAttributes:
         """Return attributes as in the snapshot: no change comes before the first call."""
@@ -209,7 +209,7 @@ class Drf(contracts.Plugin):
 
     def _request(self, task: jobs.Task) -> list[tuple[int, int]]:
         """Return the columns and amounts of a request, computed once for each class."""
-        row: list[int] = self._session.request(task).tolist()
+        row: list[int] = self._session.counted(task).tolist()
         request = [(column, amount) for column, amount in enumerate(row) if amount]
         self._requests[task.pod_class] = request
         return request

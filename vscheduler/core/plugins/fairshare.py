@@ -161,7 +161,7 @@ class FairShare(contracts.Plugin):
         moved += [(evict.task, -1) for evict in self._session.evicts.values()]
         for task, step in moved:
             job = self._session.job_states[task.job].job
-            self._add(held[job.queue][job.namespace], task.pod_class.request, step)
+            self._add(held[job.queue][job.namespace], task.pod_class.counted, step)
         found = {}
         for name, queue in self._session.queues.items():
             rates = {each: self._rate(amounts) for each, amounts in held[name].items()}
@@ -181,9 +181,9 @@ class FairShare(contracts.Plugin):
         """Count a task towards the queue's guarantee (1), or stop counting (-1)."""
         floor = self._floors.get(self._session.job_states[task.job].job.queue)
         if floor is not None:
-            floor.move(task.pod_class.request, step)
+            floor.move(task.pod_class.counted, step)
             if task.status is jobs.TaskStatus.PENDING:
-                floor.ask(task.pod_class.request, -step)
+                floor.ask(task.pod_class.counted, -step)
 
     def _record(self, queue: queues.Queue) -> queues.Usage | None:
         """Return our own record: from the last cycle, or else from the Queue's annotation."""

@@ -150,7 +150,11 @@ class Overcommit(contracts.Plugin):
         table = self._session.snapshot.nodes
         rows = _rows(pool, table.layout.size)
         total = table.allocatable[rows].sum(axis=0) * self._factor
-        room: list[float] = (total - table.used[rows].sum(axis=0)).tolist()
+        left = total - table.used[rows].sum(axis=0)
+        pool_nodes = self._session.pools.nodes
+        if pool_nodes.devices is not None:
+            left = left + pool_nodes.devices[rows].sum(axis=0) * self._factor
+        room: list[float] = left.tolist()
         return room
 
     def _pool(self, state: views.JobState) -> Pool:

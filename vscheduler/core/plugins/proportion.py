@@ -391,7 +391,7 @@ class Proportion(contracts.Plugin):
 
     def _request(self, task: jobs.Task) -> list[tuple[int, int]]:
         """Return the columns and amounts of a request, computed once for each class."""
-        row: list[int] = self._session.request(task).tolist()
+        row: list[int] = self._session.counted(task).tolist()
         request = [(column, amount) for column, amount in enumerate(row) if amount]
         self._requests[task.pod_class] = request
         return request

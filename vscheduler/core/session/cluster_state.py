@@ -58,6 +58,7 @@ class ClusterState:
         self._volumes, self._devices = volumes, devices
         self._eviction_refused = taken.carried.eviction_refused_pods
         self._requests: dict[jobs.PodClass, resources.Vector] = {}
+        self._counted: dict[jobs.PodClass, resources.Vector] = {}
         self._evictable_on: dict[int, Sequence[jobs.Task]] = {}
         """By row. Many searches look at the same nodes."""
 
@@ -70,6 +71,18 @@ class ClusterState:
         vector = self._requests.get(task.pod_class)
         if vector is None:
             vector = self._requests[task.pod_class] = self._space.vector(task.pod_class.request)
+            vector.setflags(write=False)
+        return vector
+
+    def counted(self, task: jobs.Task) -> resources.Vector:
+        """Return what of the task counts for its queue, (R,): the request, and devices of its
+        claims; read-only.
+        """
+        if not task.pod_class.devices:
+            return self.request(task)
+        vector = self._counted.get(task.pod_class)
+        if vector is None:
+            vector = self._counted[task.pod_class] = self._space.vector(task.pod_class.counted)
             vector.setflags(write=False)
         return vector
 

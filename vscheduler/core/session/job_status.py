@@ -360,7 +360,7 @@ def _queues(
         holds[name] = np.array(session.demands.held[name], dtype=np.int64)
         request[name] = holds[name] + session.demands.pending[name]
     for bind in session.decided.binds:
-        holds[session.job_state_of(bind.task).job.queue] += session.request(bind.task)
+        holds[session.job_state_of(bind.task).job.queue] += session.counted(bind.task)
     entitlements = session.dispatch.last("entitlements")
     return tuple(
         decisions.QueueFigures(

@@ -162,6 +162,8 @@ def no_room(
     code = decisions.ReasonCode.NO_ROOM if session.layout.size else decisions.ReasonCode.NO_NODES
     if found.outsized:
         code = decisions.ReasonCode.NEVER_FITS
+    classes = session.snapshot.extended_resources
+    lacked = (classes[each.resource] for each in found.outsized if each.resource in classes)
     return of(
         state,
         code,
@@ -170,6 +172,7 @@ def no_room(
         nodes=session.layout.size,
         refusals=found.refusals,
         holes=found.outsized or found.holes,
+        subject=next(lacked, ""),
     )
 
 
@@ -245,7 +248,7 @@ def note_share(
     else:
         code = decisions.ReasonCode.QUEUE_OVER_SHARE
         short = shortages(session, queue, task)
-    reason = of(turn.state, code, request=task.pod_class.request, shortages=short)
+    reason = of(turn.state, code, request=task.pod_class.counted, shortages=short)
     if short:
         reason = _of_gang(turn.state, reason)
     session.reasons.note(turn.state.job.id, reason)
@@ -263,7 +266,7 @@ def _of_gang(state: job_state.JobState, reason: decisions.Reason) -> decisions.R
     placed: list[resources.ResourceMap] = []
     if reason.placed > state.job.ready_tasks:
         found = (state.tasks(jobs.TaskStatus.ALLOCATED), state.tasks(jobs.TaskStatus.PIPELINED))
-        placed = [task.pod_class.request for tasks in found for task in tasks]
+        placed = [task.pod_class.counted for tasks in found for task in tasks]
     whole = []
     for each in reason.shortages:
         requested = _smallest(state.job, each.resource, lacking)
@@ -277,7 +280,7 @@ def _of_gang(state: job_state.JobState, reason: decisions.Reason) -> decisions.R
 def _smallest(job: jobs.Job, resource: str, count: int) -> int:
     """Return the least that so many waiting pods of a job request of a resource."""
     total = 0
-    sizes = [(each.request.get(resource, 0), waiting) for each, (_, waiting) in job.classes.items()]
+    sizes = [(each.counted.get(resource, 0), waiting) for each, (_, waiting) in job.classes.items()]
     for size, waiting in sorted(sizes):
         taken = min(count, waiting)
         total += size * taken

@@ -77,6 +77,7 @@ class Session:
             snapshot, self.job_states, affinity_counts, volumes, devices
         )
         self.request = self.cluster.request
+        self.counted = self.cluster.counted
         self.job_state_of = self.cluster.job_state_of
         self.decided = decided.Decided(snapshot.now)
         self.reasons = decided.JobReasons()

@@ -83,7 +83,7 @@ def missing(
     unmet: defaultdict[str, float] = defaultdict(float)
     for pod_class, pods in classes.items():
         asked = {
-            name: each for name, each in pod_class.request.items() if each and name in remaining
+            name: each for name, each in pod_class.counted.items() if each and name in remaining
         }
         fitting = min(
             (pods, *((remaining[name] + SLACK) // each for name, each in asked.items()))

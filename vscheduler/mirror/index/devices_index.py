@@ -1,14 +1,15 @@
 """Devices index: slices, classes and claims of devices, behind Snapshot.devices.
 
-A cluster in which no waiting pod of ours has resource claims has no Devices, and costs nothing.
+A cluster in which no pod of ours has resource claims has no Devices, and costs nothing.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from vscheduler.core.model import devices, jobs, storage
 from vscheduler.mirror import selectors
+from vscheduler.mirror.index import device_charges
 from vscheduler.mirror.translate import pods
 
 _FIELDS = {
@@ -21,7 +22,9 @@ _FIELDS = {
 class DeviceIndex:
     """Follows slices, classes, claims and the pods that have claims; freezes what has changed."""
 
-    def __init__(self) -> None:
+    def __init__(self, charges: device_charges.DeviceCharges) -> None:
+        self.charges = charges
+        """For which pods the devices of claims count."""
         self._served = True
         self._objects: dict[type, dict[str, Any]] = {kind: {} for kind in _FIELDS}
         self._changed: set[str] = set()
@@ -33,6 +36,8 @@ class DeviceIndex:
         self._holders: defaultdict[devices.DeviceId, set[str]] = defaultdict(set)
         self._users = 0
         """Number of our waiting pods with claims."""
+        self.extended_resources: Mapping[str, str] = {}
+        """DeviceClasses by the extended resource that stands for their devices."""
         self._memo = storage.Memo()
         self._selectors = selectors.Selectors()
         self._last = devices.NO_DEVICES
@@ -61,10 +66,21 @@ class DeviceIndex:
                 del self._holders[device]
         for device in _held(new):
             self._holders[device].add(key)
+        if kind is devices.DeviceClass:
+            self.extended_resources = {
+                resource: each.name
+                for _, each in sorted(self._objects[kind].items())
+                for resource in each.extended_resources
+            }
+        if kind is devices.ResourceClaim:
+            assert isinstance(old, devices.ResourceClaim | None)
+            assert isinstance(new, devices.ResourceClaim | None)
+            self.charges.move_claim(key, old, new)
 
     def move_pod(self, old: pods.Pod | None, new: pods.Pod | None) -> None:
         """Apply a pod that came, changed or went."""
         self._users += _waits(new) - _waits(old)
+        self.charges.move_pod(old, new)
 
     def _move_slice(
         self, key: str, of: devices.ResourceSlice, new: devices.ResourceSlice | None
@@ -78,8 +94,10 @@ class DeviceIndex:
 
     @property
     def in_use(self) -> bool:
-        """Whether decisions can depend on devices: a waiting pod of ours has claims."""
-        return bool(self._users)
+        """Whether decisions can depend on devices: a waiting pod of ours has claims, or devices
+        count for a pod.
+        """
+        return bool(self._users) or self.charges.anything
 
     def freeze(self) -> devices.Devices:
         """Return the devices; the last object again when nothing changed."""
@@ -88,7 +106,7 @@ class DeviceIndex:
         last = self._last
         if last is devices.NO_DEVICES:
             self._changed = set(_FIELDS.values())
-        if self._changed:
+        if self._changed or self.charges.foreign is not last.foreign:
             for pool in self._changed_pools:
                 self._freeze_pool(pool)
             self._changed_pools.clear()
@@ -102,6 +120,7 @@ class DeviceIndex:
                 allocated={device: tuple(sorted(keys)) for device, keys in self._holders.items()}
                 if claims
                 else last.allocated,
+                foreign=self.charges.foreign,
                 served=self._served,
                 selectors=self._selectors,
                 memo=self._memo,

@@ -134,6 +134,10 @@ class Reader:
         self._default_queue = default_queue
         self._node_selector = frozenset(node_selector)
 
+    def charged(self, pod: pods.Pod, devices: Mapping[str, int]) -> pods.Pod:
+        """Return the pod with devices that count for it."""
+        return self._translator.charged(pod, devices)
+
     def serve(self, scheduler_names: tuple[str, ...]) -> None:
         """Set the scheduler names whose pods are ours from now on."""
         self._translator.serve(scheduler_names)

@@ -228,7 +228,7 @@ class ResourceNames:
             if pod is not None and (pod.ours or pod.holds_resources):
                 _count(self._classes, (pod.pod_class,), step)
                 if self._classes[pod.pod_class] == max(step, 0):
-                    _count(self._requested, pod.pod_class.request, step)
+                    _count(self._requested, pod.pod_class.counted, step)
 
     def space(self) -> resources.ResourceSpace:
         """Return the resources as columns; the last object again when they are unchanged.

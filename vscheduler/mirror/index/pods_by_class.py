@@ -23,7 +23,11 @@ class ClassPlaces:
 
     def __init__(self, pod_class: jobs.PodClass) -> None:
         self.rank = _encode(
-            (list(pod_class.request.items()), pod_class.constraints, list(pod_class.hints.items()))
+            (
+                list(pod_class.counted.items()),
+                pod_class.constraints,
+                list(pod_class.hints.items()),
+            )
         )
         """Sort key that is unique per class, so the order of classes doesn't depend on the order of
         events.

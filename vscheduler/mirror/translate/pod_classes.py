@@ -14,6 +14,9 @@ from vscheduler.mirror.translate import bounds, pod_constraints, pod_requests
 NONE: Mapping[str, str] = {}
 """No hints."""
 
+NOTHING: Mapping[str, int] = {}
+"""No devices."""
+
 LONG = 4096
 """Longest cache key in bytes. A longer key is replaced by its digest."""
 
@@ -67,6 +70,11 @@ class Classes:
         """
         conditions = replace(pod_class.constraints, volumes=volumes, resource_claims=claims)
         return self._intern(dict(pod_class.request), conditions, pod_class.hints)
+
+    def with_devices(self, pod_class: jobs.PodClass, devices: Mapping[str, int]) -> jobs.PodClass:
+        """Return the class of pods that are like these, and for which these devices count."""
+        request = dict(pod_class.request)
+        return self._intern(request, pod_class.constraints, pod_class.hints, devices)
 
     def pod_class(
         self, pod: wire.Pod, hints: Mapping[str, str], *, ours: bool, waits: bool
@@ -155,11 +163,14 @@ class Classes:
         request: dict[str, int],
         conditions: constraints.Constraints,
         hints: Mapping[str, str] = NONE,
+        devices: Mapping[str, int] = NOTHING,
     ) -> jobs.PodClass:
-        key = (tuple(request.items()), conditions, tuple(hints.items()))
+        key = (tuple(request.items()), conditions, tuple(hints.items()), tuple(devices.items()))
         pod_class = self._classes.get(key)
         if pod_class is None:
-            pod_class = jobs.PodClass(request=request, constraints=conditions, hints=hints)
+            pod_class = jobs.PodClass(
+                request=request, constraints=conditions, hints=hints, devices=devices
+            )
             self._classes[key] = pod_class
         return pod_class
 

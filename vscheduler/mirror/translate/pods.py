@@ -119,6 +119,11 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
         status = jobs.TaskStatus.RELEASING
         return structs.replace(self, status=status, task=replace(self.task, status=status))
 
+    def of_class(self, pod_class: jobs.PodClass) -> "Pod":
+        """Return the pod as one of another class."""
+        task = self.task and replace(self.task, pod_class=pod_class)
+        return structs.replace(self, pod_class=pod_class, task=task)
+
 
 class Translator:
     """Translates pods. Equal pods share a PodClass for as long as any of the pods exists."""
@@ -137,6 +142,10 @@ class Translator:
     def serve(self, scheduler_names: tuple[str, ...]) -> None:
         """Set the scheduler names whose pods are ours from now on."""
         self._ours = {name: name for name in scheduler_names}
+
+    def charged(self, pod: Pod, devices: Mapping[str, int]) -> Pod:
+        """Return the pod with devices that count for it."""
+        return pod.of_class(self._classes.with_devices(pod.pod_class, devices))
 
     @property
     def classes(self) -> int:

@@ -23,6 +23,7 @@ def said(objects: Sequence[Document], **entry: str) -> list[tuple[str, str, str]
     taken = running.snapshot_of([manifests.QUEUE, *objects, group, pod])
     known = taken.devices
     found = [
+        *devices.of_slices(known),
         *devices.of_classes(known),
         *devices.of_claims(known),
         *devices.of_pods(taken),
@@ -41,6 +42,14 @@ def broken_class() -> Document:
     """A class with a selector that nobody can read."""
     found = device_labs.device_class()
     found["spec"]["selectors"] = [BROKEN]
+    return found
+
+
+def partitioned() -> Document:
+    """A slice with a device that stands alone, and two parts of another."""
+    found = device_labs.resource_slice("n1", 3)
+    for device in found["spec"]["devices"][1:]:
+        device["consumesCounters"] = [{"counterSet": "s", "counters": {"m": {"value": "1"}}}]
     return found
 
 
@@ -106,6 +115,17 @@ CASES = {
         [
             ("gpu", "spec.selectors[0]", UNREADABLE),
             ("default/c", f"{REQUEST}.selectors[0]", UNREADABLE),
+        ],
+    ),
+    "devices that aren't supported": (
+        [GPU, partitioned(), claim()],
+        {"resourceClaimName": "c"},
+        [
+            (
+                "slice-n1",
+                "spec.devices[1].consumesCounters",
+                "2 devices share counters with others, which isn't supported: no claim gets them",
+            )
         ],
     ),
     "what isn't supported": (

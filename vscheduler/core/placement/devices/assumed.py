@@ -40,6 +40,9 @@ class AssumedClaims:
         """The same, once pods that leave have left."""
         self._taken: Counter[int] = Counter()
         self._free = {False: self._idle.copy(), True: self._freed.copy()}
+        self._counts: dict[tuple[Hashable, bool], tuple[tables.Flags, tables.Ints]] = {}
+        """How many free devices each node has for a demand: devices that it could use, and numbers
+        (N,), by the demand and whether they are free now or later. `_refresh` keeps them true."""
         self._chosen: dict[str, Chosen] = {}
         self._last: dict[str, Chosen] = {}
         """The last choice of claims without users: a pod that is placed again gets it back."""
@@ -71,6 +74,14 @@ class AssumedClaims:
     def free(self, *, later: bool) -> tables.Flags:
         """Return the devices (D,) that are free now, or after pods have left."""
         return self._free[later]
+
+    def counts(self, demand: allocator.Demand, *, later: bool) -> tables.Ints:
+        """Return how many free devices each node has that a request could use, (N,); read-only."""
+        key = (demand.expressions, demand.tolerations), later
+        if key not in self._counts:
+            found = self._table.counts(demand.usable & self._free[later])
+            self._counts[key] = demand.usable, found
+        return self._counts[key][1]
 
     def _settle(self, key: str) -> None:
         """Leave the choice of a claim as it is."""
@@ -212,8 +223,20 @@ class AssumedClaims:
     def _refresh(self, at: int) -> None:
         free = not self._taken[at]
         self.in_use[at] &= not (free and self._idle[at])
-        self._free[False][at] = free and self._idle[at]
-        self._free[True][at] = free and self._freed[at]
+        for later, idle in ((False, self._idle), (True, self._freed)):
+            now = bool(free and idle[at])
+            if now != self._free[later][at]:
+                self._free[later][at] = now
+                self._recount(at, later=later, step=1 if now else -1)
+
+    def _recount(self, at: int, *, later: bool, step: int) -> None:
+        """Count a device as free (step 1), or not any more (step -1)."""
+        row = int(self._table.rows[at])
+        if row == tables.NOWHERE:
+            self._counts.clear()  # several nodes can use it
+        for (_, when), (usable, found) in self._counts.items():
+            if when is later and usable[at]:
+                found[row] += step
 
     # What is known of claims.
 
@@ -233,6 +256,10 @@ class AssumedClaims:
         """Whether nothing is chosen for the claim, or only what pods must leave first."""
         chosen = self._chosen.get(claim.key)
         return chosen is None or chosen.waits
+
+    def is_assumed(self, claim: devices.ResourceClaim) -> bool:
+        """Whether devices are chosen for the claim in this cycle."""
+        return claim.key in self._chosen
 
     def has_place(self, claim: devices.ResourceClaim) -> bool:
         """Whether one more pod may use the claim, or waiting pods may already."""

@@ -41,7 +41,7 @@ class DeviceDemands:
             return pod_class
         rest = replace(limits, resource_claims=())
         return (
-            tuple(pod_class.request.items()),
+            tuple(pod_class.counted.items()),
             rest,
             tuple(pod_class.hints.items()),
             needs.shapes,

@@ -5,6 +5,7 @@ of all pods that are placed on a node in this cycle are allocated together (allo
 a job commits to its choice.
 """
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import cached_property
 
@@ -18,6 +19,7 @@ from vscheduler.core.model import (
     jobs,
     nodes,
     refusals,
+    resources,
     snapshot,
 )
 from vscheduler.core.placement.devices import allocator, assumed, claims, demands, tables
@@ -44,6 +46,8 @@ class Devices:
         self._jobs = taken.jobs
         self._allocates = False
         self._needs: dict[Hashable, claims.Needs] = {}
+        self._counts: dict[Hashable, tables.Ints] = {}
+        """Numbers of devices by node, by the demand that they are for."""
         self._solved: dict[Hashable, bool] = {}
         """Whether devices were found, by all that a search depends on."""
 
@@ -87,6 +91,49 @@ class Devices:
     def demands(self) -> demands.DeviceDemands:
         """What a search for a whole gang asks."""
         return demands.DeviceDemands(self.needs_of, self.table, self._assumed, self._spend)
+
+    def supply(self, space: resources.ResourceSpace) -> resources.Vector | None:
+        """Return how many devices of each class nodes have, without those of other schedulers'
+        pods, (N, R); None where no resource stands for devices.
+        """
+        named = tuple(each for each in space.names if each.startswith(resources.DEVICE_CLASS))
+        if not named or self._known is devices.NO_DEVICES:
+            return None
+        found = np.zeros((self._layout.size, space.size), dtype=np.int64)
+        free = np.ones(len(self.table.ids), dtype=np.bool_)
+        for device in self._of_other_schedulers():
+            if device in self.table.positions:
+                free[self.table.positions[device]] = False
+        for name in named:
+            chosen = self._of_class(name.removeprefix(resources.DEVICE_CLASS))
+            if chosen is not None:
+                found[:, space.columns[name]] = self.table.at_one_node(chosen & free)
+        return found
+
+    def _of_class(self, name: str) -> tables.Flags | None:
+        """Return the devices (D,) that a class selects; None if nobody can say."""
+        device_class, selectors = self._known.classes.get(name), self._known.selectors
+        if device_class is None:
+            return None
+        if not device_class.selectors:
+            return np.ones(len(self.table.ids), dtype=np.bool_)
+        if selectors is None:
+            return None
+        try:
+            for each in device_class.selectors:
+                selectors.cost(each)
+        except devices.SelectorError:
+            return None
+        return self.table.matching(device_class.selectors, selectors, self._spend).passes
+
+    def _of_other_schedulers(self) -> Iterator[devices.DeviceId]:
+        """Iterate over devices in use by pods of other schedulers. A claim whose pods are gone will
+        be free in a moment.
+        """
+        for key in self._known.foreign:
+            allocation = self._known.claims[key].allocation
+            if allocation is not None:
+                yield from (each.id for each in allocation.devices if not each.admin_access)
 
     # What a Statement asks for.
 
@@ -153,6 +200,7 @@ class Devices:
         for result in (*needs.elsewhere, *self._static(needs)):
             yield contracts.FilterResult(result.refusal, view.of(result.passes))
         yield from self._reservable(needs, view)
+        yield from self._counting(pod_class, needs, view)
         if needs.shapes:
             yield from self._allocatable(needs, view)
 
@@ -170,7 +218,7 @@ class Devices:
             for request in shape.requests:
                 enough = np.zeros(self._layout.size, dtype=np.bool_)
                 for demand in request:
-                    enough |= self._count(demand.usable) >= (demand.count or 1)
+                    enough |= self._most(demand) >= (demand.count or 1)
                 if not enough.all():
                     failed = next(iter(request[0].failed.values()), "")
                     if failed and not request[0].usable.any():
@@ -183,7 +231,18 @@ class Devices:
     def _refusal(self, code: refusals.RefusalCode, demand: allocator.Demand) -> refusals.Refusal:
         """Return a refusal with figures of all nodes."""
         every, used = demand.matches, demand.matches & self._assumed.in_use
-        return refusals.Refusal(code, demand.device_class, f"{every.sum()}/{used.sum()}")
+        figures = [str(every.sum()), str(used.sum())]
+        others = self.table.unsupported(demand.expressions, self._known.selectors, self._spend)
+        if others:
+            figures.append(", ".join(f"{count} {field}" for field, count in others.items()))
+        return refusals.Refusal(code, demand.device_class, "/".join(figures))
+
+    def _most(self, demand: allocator.Demand) -> tables.Ints:
+        """Return how many devices each node has that a request could use, in use or not, (N,)."""
+        key = demand.expressions, demand.tolerations
+        if key not in self._counts:
+            self._counts[key] = self._count(demand.usable)
+        return self._counts[key]
 
     def _count(self, chosen: tables.Flags) -> tables.Ints:
         self._spend("devices", demands.COUNT_COST + chosen.size // demands.DEVICES_PER_UNIT)
@@ -205,6 +264,22 @@ class Devices:
                 later = view.of(mask)
                 now = np.zeros_like(later) if self._assumed.waits(claim) else later
                 yield contracts.FilterResult(claims.ELSEWHERE, now, later, temporary=True)
+
+    def _counting(
+        self, pod_class: jobs.PodClass, needs: claims.Needs, view: contracts.NodeView
+    ) -> Iterator[contracts.FilterResult]:
+        """Yield a refusal of a pod whose shared claims have no devices yet, and count for another
+        pod of the job: the queue may not have them.
+        """
+        left = [claim for claim in needs.open if not self._assumed.is_assumed(claim)]
+        shared = next((claim for claim in left if not claim.owner), None)
+        if shared is None:
+            return
+        asked = sum((Counter(claim.counted) for claim in left), Counter[str]())
+        if asked - Counter(pod_class.devices):
+            nowhere = np.zeros(view.size, dtype=np.bool_)
+            refusal = refusals.Refusal(Code.RESOURCE_CLAIM_SHARED, shared.name)
+            yield contracts.FilterResult(refusal, nowhere, temporary=True)
 
     def _allocatable(
         self, needs: claims.Needs, view: contracts.NodeView
@@ -235,8 +310,11 @@ class Devices:
             for request in shape.requests:
                 any_of = np.zeros(self._layout.size, dtype=np.bool_)
                 for demand in request:
-                    candidates = demand.usable if demand.admin_access else demand.usable & free
-                    any_of |= self._count(candidates) >= (demand.count or 1)
+                    there = self._most(demand)
+                    if not demand.admin_access:
+                        self._spend("devices", demands.COUNT_COST)
+                        there = self._assumed.counts(demand, later=later)
+                    any_of |= there >= (demand.count or 1)
                 enough &= any_of[rows]
         passes = enough.copy()
         if shapes and not self._decides_alone(shapes, free, rows, passes):

@@ -4,6 +4,7 @@ Kubernetes: dynamic-resource-allocation structured GatherPools. Devices are numb
 pools, slices and slices' devices; a number is a device's position.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -77,13 +78,16 @@ class Part:
         return Matches(passes, failed)
 
 
-def part_of(pool: devices.Pool) -> Part:
-    """Return the devices of a pool that can be allocated at all."""
+def part_of(pool: devices.Pool, *, unsupported: bool = False) -> Part:
+    """Return the devices of a pool that can be allocated at all, or those that can't because of
+    what they use.
+    """
     listed = [
         (device, access)
         for each in (pool.slices if pool.complete and not pool.duplicate else ())
         for device in each.devices
-        if (access := device.access or each.access) is not None and not device.unsupported
+        if (access := device.access or each.access) is not None
+        and bool(device.unsupported) is unsupported
     ]
     return Part(
         pool,
@@ -147,6 +151,19 @@ class DeviceTable:
             found = found + mask * int(chosen[positions].sum())
         return found
 
+    def at_one_node(self, chosen: Flags) -> Ints:
+        """Return how many of these devices (D,) there are by node, (N,). Devices that several nodes
+        can use count for the first of these that is ready.
+        """
+        found = np.bincount(
+            self.rows[chosen & (self.rows != NOWHERE)], minlength=self._layout.size
+        ).astype(np.int64)
+        for mask, positions in self.shared:
+            ready = np.flatnonzero(mask & self._layout.ready)
+            if ready.size:
+                found[ready[0]] += int(chosen[positions].sum())
+        return found
+
     @cached_property
     def unready(self) -> nodes.Mask:
         """Nodes (N,) with devices of a pool that is being updated or has a name twice."""
@@ -178,6 +195,29 @@ class DeviceTable:
             every = [np.zeros(0, dtype=np.bool_), *(part.passes for part in parts)]
             found = self._matches[expressions] = Matches(np.concatenate(every), failed)
         return found
+
+    def unsupported(
+        self,
+        expressions: tuple[str, ...],
+        selectors: devices.Selectors | None,
+        spend: Callable[[str, int], None],
+    ) -> Mapping[str, int]:
+        """Return how many devices all expressions select that are never allocated, by what these
+        use, sorted.
+        """
+        found: Counter[str] = Counter()
+        for part in self._unsupported:
+            passes = np.ones(len(part.listed), dtype=np.bool_)
+            if expressions:
+                assert selectors is not None
+                passes = part.matching(expressions, selectors, spend).passes
+            found.update(part.listed[at].unsupported for at in np.flatnonzero(passes).tolist())
+        return dict(sorted(found.items()))
+
+    @cached_property
+    def _unsupported(self) -> list[Part]:
+        parts = (part_of(part.pool, unsupported=True) for part in self._parts)
+        return [part for part in parts if part.listed]
 
     def tolerated(self, tolerations: tuple[devices.DeviceToleration, ...]) -> Flags:
         """Return which devices (D,) have no taint that isn't tolerated."""

@@ -17,8 +17,16 @@ from vscheduler.core.session import session as working
 
 PodPresence = pod_affinity.PodPresence
 
-RULED = frozenset({refusals.RefusalCode.POD_AFFINITY, refusals.RefusalCode.TOPOLOGY_SPREAD})
-"""Refusals that the placement of other pods may lift. The problem has rules of its own for them."""
+RULED = frozenset(
+    {
+        refusals.RefusalCode.POD_AFFINITY,
+        refusals.RefusalCode.TOPOLOGY_SPREAD,
+        refusals.RefusalCode.RESOURCE_CLAIM_SHARED,
+    }
+)
+"""Refusals that the placement of other pods may lift. The problem has rules of its own for them, or
+places these pods first.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,9 +69,12 @@ class Assembled:
                 )
 
     def on_nodes(self, places: Sequence[tuple[int, int]]) -> list[tuple[jobs.Task, int]]:
-        """Return pods and rows for kinds and rows of the problem, in the same order."""
+        """Return pods and rows for kinds and rows of the problem, in the same order, but for pods
+        that others have to come before.
+        """
         left = [iter(tasks) for tasks in self.tasks]
-        return [(next(left[kind]), int(self.rows[place])) for kind, place in places]
+        found = [(next(left[kind]), int(self.rows[place])) for kind, place in places]
+        return sorted(found, key=device_columns.follows)
 
 
 def assemble(
@@ -84,14 +95,20 @@ def assemble(
     )
     kinds = [list(each) for each in _kinds(session, state, tasks, borne).values()]
     requirements, sub_groups = _requirements(state, kinds)
-    samples = [_Sample(session, each[0], later=later, most=most) for each in kinds]
+    devices = np.max(
+        [session.counted(each[0]) - session.request(each[0]) for each in kinds], axis=0
+    )
+    unlimited = np.where(devices > 0, resources.ALLOCATABLE_MAX, 0)  # only queues have limits
+    samples = [
+        _Sample(session, each[0], later=later, most=most, unlimited=unlimited) for each in kinds
+    ]
     usable = np.array([each.usable for each in samples])
     free: problem.Ints = np.max([each.free for each in samples], axis=0)
     rows = np.flatnonzero(usable.any(axis=0))
     found = tuple(
         problem.Kind(
             count=len(each),
-            request=session.request(each[0]),
+            request=session.counted(each[0]),
             usable=usable[kind, rows],
             reserved=_reserved(free[rows], samples[kind].free[rows]),
         )
@@ -221,7 +238,9 @@ class _Sample:
         *,
         later: bool,
         most: resources.Vector | None,
+        unlimited: resources.Vector,
     ) -> None:
+        """`unlimited` (R,) is there of resources that no node lacks."""
         self._session, self.task = session, task
         self.affinity = session.affinity_counts.state_of(task)
         self.free: problem.Ints = nominated_pods.room(session, task)
@@ -231,6 +250,7 @@ class _Sample:
             self.free = np.minimum(self.free, now)
         if most is not None:
             self.free = self.free + most
+        self.free = self.free + unlimited
         request = session.request(task)
         usable = np.asarray((self.free >= request)[:, request > 0].all(axis=1))
         self.is_lasting = True

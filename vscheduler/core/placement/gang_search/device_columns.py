@@ -81,6 +81,14 @@ def bearers(
     return found
 
 
+def follows(place: tuple[jobs.Task, int]) -> bool:
+    """Whether claims that the task shares with other pods count for one of those, which has to be
+    placed first.
+    """
+    limits = place[0].pod_class.constraints
+    return not place[0].pod_class.devices and any(not use.owner for use in limits.resource_claims)
+
+
 def columns_of(
     state: interfaces.DeviceDemands,
     samples: Sequence[jobs.Task],
