@@ -70,7 +70,7 @@ def placed(
         longest = max(longest, took * 2 / (factor + inflated.now()))
         gc.enable()
         carried = result.carried
-        if result.binds or (result.finished and "searches" not in result.work):
+        if result.binds or (result.finished and not timing.is_searching(result)):
             return bool(result.binds), longest
     return False, longest
 

@@ -17,6 +17,8 @@ CELLS_A_PROBE = 20_000
 """To look whether some of the pods fit costs a step for so many kinds times nodes."""
 MOVES_MAX = 400
 """So many sets of pods of a large gang are moved at most, each of which counts as a step."""
+PRICED_STEPS = MOVES_MAX + 150
+"""With fewer steps left after pod by pod, prices and moves are left to the next cycle."""
 IMPROVING_STEPS = 64
 """So many steps may be used to find nodes with fewer evictions than those found first."""
 
@@ -87,13 +89,14 @@ def _solve_large(
         if not isinstance(answer, problem.CutShort) or answer.begun or not priced:
             rest = answer.begun if isinstance(answer, problem.CutShort) else ()
             return Outcome(answer=answer, steps=steps, begun=rest, goes_on=bool(rest))
-        if steps_max is not None and steps > steps_max // 2:
+        if steps_max is not None and steps_max - steps < PRICED_STEPS:
             return Outcome(answer=answer, steps=steps, goes_on=True)
     known = prices.Prices(given)
     steps += known.steps
     if known.are_too_high() and known.is_complete and given.exact:
         return Outcome(answer=problem.Impossible(), steps=steps)
     placed = assignment.Assignment(known)
+    steps += placed.steps
     left = None if steps_max is None else max(0, steps_max - steps)
     moves = placed.improve(MOVES_MAX if left is None else min(MOVES_MAX, left))
     steps += moves
