@@ -26,8 +26,6 @@ ENOUGH_STEPS = 256
 """A search with fewer steps is left to the next cycle. So many are enough for most gangs."""
 CYCLES_MAX = 16
 """A search is given up after so many times the steps of a cycle."""
-PROOF_PART = 2
-"""A proof may take this fraction of the steps to find out which pods stand in the way."""
 CONTINUE_SECONDS = 1.0
 """After how long a search that was cut short is continued."""
 REARRANGED_PART = 8
@@ -325,7 +323,7 @@ class Attempt:
         blocking, steps = problem.Impossible(), outcome.steps
         proved = isinstance(outcome.answer, problem.Impossible)
         if proved:
-            proof = search.Proof(given, allowed // PROOF_PART)
+            proof = search.Proof(given, search.steps_for_proof(allowed, steps))
             blocking = proof.find()
             steps += proof.steps
         self.spend(given, steps, weight)

@@ -13,6 +13,8 @@ from vscheduler.core.placement.gang_search import (
     state,
 )
 
+PROOF_PART = 2
+"""A proof may take this fraction of the steps besides, to find out which pods stand in the way."""
 CELLS_A_PROBE = 20_000
 """To look whether some of the pods fit costs a step for so many kinds times nodes."""
 MOVES_MAX = 400
@@ -127,6 +129,11 @@ def _with_fewer_evictions(
             break
         answer = better
     return Outcome(answer=answer, steps=steps)
+
+
+def steps_for_proof(steps_max: int, taken: int) -> int:
+    """Return how many steps a proof may take after a search that has taken so many."""
+    return steps_max - taken + steps_max // PROOF_PART
 
 
 class Proof:
