@@ -180,14 +180,15 @@ class Proof:
 
     def _fails(self, counts: Sequence[int]) -> bool | None:
         """Whether so many pods don't fit; None if that takes too many steps to find out."""
-        left = None if self._steps_max is None else self._steps_max - self.steps
-        if left is not None and left <= 0:
+        cost = 1 + self._places.size // CELLS_A_PROBE
+        left = None if self._steps_max is None else self._steps_max - self.steps - cost
+        if left is not None and left < 0:
             return None
         kept = [kind for kind, count in enumerate(counts) if count]
         some = self._problem.only(counts)
         attempt = depth_first.Search(some, left, after=state.State(some, self._places[kept]))
         answer = attempt.run()
-        self.steps += 1 + attempt.steps + self._places.size // CELLS_A_PROBE
+        self.steps += cost + attempt.steps
         if isinstance(answer, problem.CutShort):
             return None
         return isinstance(answer, problem.Impossible)
