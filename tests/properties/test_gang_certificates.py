@@ -64,3 +64,19 @@ def test_a_solver_agrees(times: int) -> None:
     assert checked
     assert answers["Found"]
     assert answers["CutShort"] < times / 10
+
+
+def test_a_proof_uses_the_steps_that_the_search_has_left() -> None:
+    """After a search of a few steps, a proof of many ends, and no pod can be left out."""
+    chance = random.Random("larger/6073")
+    size = {"pods": chance.randint(7, 12), "nodes": chance.randint(4, 8)}
+    world = gang_problems.draw(chance, **size, rich=True)
+    world.pods = [replace(each, near_by="", spread_by="") for each in world.pods]
+    given = gang_columns.given(world)
+    outcome = search.solve(given, STEPS)
+    proof = search.Proof(given, search.steps_for_proof(STEPS, outcome.steps))
+    found = proof.find()
+    assert found == problem.Impossible((4, 6), irreducible=True)
+    assert STEPS / 2 < outcome.steps + proof.steps <= STEPS * 3 / 2
+    for fewer in ((3, 6), (4, 5)):
+        assert gang_solver.fits(with_all_of(world, fewer))

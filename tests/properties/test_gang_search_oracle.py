@@ -137,7 +137,7 @@ def expected(world: gang_problems.World) -> Collection[decisions.ReasonCode]:
 )
 def test_a_gang_that_hides_a_solution_is_placed(times: int) -> None:
     """Larger ones, with all the rules that the hidden solution keeps: each within the steps that a
-    search has in several cycles, and all but 3 in 1,000 within those of one.
+    search has in several cycles, and all but one in 1,000 within those of one.
     """
     in_one_cycle = 0
     for number in range(times):
@@ -153,4 +153,4 @@ def test_a_gang_that_hides_a_solution_is_placed(times: int) -> None:
         assert isinstance(outcome.answer, problem.Found), world
         assert gang_problems.is_valid(world, outcome.answer.places), world
         in_one_cycle += cycles == 1
-    assert in_one_cycle >= 0.997 * times
+    assert in_one_cycle >= 0.999 * times

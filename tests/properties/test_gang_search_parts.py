@@ -165,6 +165,8 @@ CROWDS = {
     "just enough nodes": (apart([4, 4, 4], 12), True),
     "one too many for the zones": (apart([2, 3], 30, zones=4), False),
     "just enough zones": (apart([2, 3], 30, zones=5), True),
+    "equal pods, too many for the zones": (apart([3], 30, zones=2), False),
+    "equal pods, just enough zones": (apart([3], 30, zones=3), True),
     "kinds that share no node": (apart([4, 2, 1], 2, alone=False), False),
     "a node for each kind": (apart([4, 2, 1], 3, alone=False), True),
     "some are enough, but too many": (apart([4, 4, 4], 10, least=11), False),
@@ -189,6 +191,35 @@ def test_nodes_outside_all_domains_take_any_pods() -> None:
     assert isinstance(search.solve(given, None).answer, problem.Found)
     smaller = replace(given, free=np.array([[4, 110], [4, 110], [1, 110]]))
     assert search.solve(smaller, None) == search.Outcome(answer=problem.Impossible(), steps=0)
+
+
+@pytest.mark.parametrize(("count", "fits"), [(5, True), (6, False)])
+def test_the_fullest_zone_bounds_a_spread(count: int, fits: bool) -> None:
+    """One zone takes a single pod, so the other two take two each, whatever room they have."""
+    free = np.array([[1, 110], [100, 110], [100, 110]])
+    kind = problem.Kind(
+        count=count, request=np.array([1, 1]), usable=np.ones(3, dtype=np.bool_), scores=None
+    )
+    rule = problem.Spread(
+        kind=0,
+        codes=np.arange(3),
+        eligible=np.ones(3, dtype=np.bool_),
+        present=np.zeros(4, dtype=np.int64),
+        domains=np.arange(3),
+        few=False,
+        counted=np.array([True]),
+        counts_itself=True,
+        max_skew=1,
+    )
+    given = problem.Problem(
+        kinds=(kind,),
+        free=free,
+        requirements=(problem.Requirement(kinds=(0,), least=count),),
+        spread=(rule,),
+    )
+    outcome = search.solve(given, None)
+    assert isinstance(outcome.answer, problem.Found if fits else problem.Impossible)
+    assert fits or outcome.steps == 0
 
 
 AMOUNTS = {

@@ -205,7 +205,7 @@ def test_a_large_gang_goes_on_where_the_steps_ended() -> None:
     of = given([(2, 1), (3, 1)], [60, 60], [[5, 9, 110] for _ in range(60)])
     whole = search.solve(of, None)
     begun: tuple[tuple[int, int], ...] = ()
-    for placed in (40, 80):
+    for placed in (40, 70, 93, 113):  # to place so many again costs up to half of the steps
         outcome = search.solve(of, 40, () if begun else None, begun)
         assert outcome.goes_on
         begun = outcome.begun
@@ -225,3 +225,36 @@ def test_of_nodes_alike_the_one_with_the_best_score_is_taken() -> None:
     )
     of = problem.Problem(kinds=kinds, free=of.free, requirements=of.requirements)
     assert search.solve(of, STEPS).answer == problem.Found(((1, 2), (0, 1)))
+
+
+def test_prices_are_left_to_the_next_cycle_if_few_steps_are_left() -> None:
+    """They would end before pods are moved often enough."""
+    left = 0
+    for number in range(24):
+        of = drawn(number)
+        plain = descent.Descent(of, None, ())
+        if not isinstance(plain.run(), problem.CutShort):
+            continue
+        left += 1
+        few = search.solve(of, plain.steps + search.PRICED_STEPS - 1)
+        assert few.goes_on
+        assert few.steps == plain.steps
+        many = search.solve(of, plain.steps + search.PRICED_STEPS)
+        assert not many.goes_on
+        assert plain.steps < many.steps <= plain.steps + search.PRICED_STEPS
+        again = search.solve(of, search.PRICED_STEPS, few.failed)
+        assert type(again.answer) is type(many.answer)
+    assert left
+
+
+def test_pods_that_are_placed_already_cost_steps_as_well() -> None:
+    """A search that goes on places them first."""
+    of = drawn(0)
+    begun = search.solve(of, 60).begun
+    assert len(begun) > 40
+    again = descent.Descent(of, 0, begun)
+    assert again.run() == problem.CutShort(begun)
+    assert again.steps == 0
+    again = descent.Descent(of, len(begun), begun)
+    again.run()
+    assert again.steps == len(begun)

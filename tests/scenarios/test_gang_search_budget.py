@@ -1,12 +1,15 @@
 """Searches for gangs in cycles whose budget is too small for them: the next cycle goes on."""
 
+import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
 
 from tests import pictures, running
+from tests.properties import gang_manifests, gang_problems
 from vscheduler.core.model import decisions, jobs, snapshot
+from vscheduler.core.placement.gang_search import attempt
 
 TREE: Mapping[str, Any] = {
     "actions": "allocate",
@@ -112,3 +115,22 @@ def test_the_reason_of_a_gang_that_does_not_fit_is_the_same(budget: int) -> None
     (expected,) = running.run(pictures.documents(SMALLER), TREE).groups
     assert expected.reason is not None
     assert status.reason == expected.reason
+
+
+def test_a_search_that_begins_a_cycle_ends_with_the_budget() -> None:
+    """It takes no more steps than a search needs to begin, and goes on in a later cycle."""
+    chance = random.Random("hidden/5120")
+    world = gang_problems.draw_that_fits(
+        chance, pods=chance.randint(2, 12), nodes=chance.randint(2, 8)
+    )
+    world.queue = [10**6] * 3  # the manifests have a Queue then
+    carried, steps = snapshot.FRESH, list[int]()
+    for _ in range(CYCLES_MAX):
+        result = running.run(gang_manifests.documents(world), TREE, budget=BUDGET, carried=carried)
+        carried = result.carried
+        if result.binds:
+            break
+        (search,) = carried.gang_searches.values()
+        steps.append(search.steps)
+    assert len(result.binds) == world.size()
+    assert sorted(set(steps)) == [0, attempt.ENOUGH_STEPS]

@@ -20,6 +20,8 @@ from vscheduler.daemon import pacing
 
 NODES = 1000
 CYCLES_MAX = 8
+ROUNDS = 2
+"""Of each cycle, the quicker of so many counts."""
 BUDGET = pacing.Pace().budget
 MILLI = 1000
 
@@ -60,17 +62,20 @@ def placed(
         policy = policy.with_argument(allocate.Allocate.name, allocate.SEARCH_STEPS, 0)
     longest = 0.0
     for _ in range(CYCLES_MAX):
-        taken = cluster.snapshot(carried)
-        gc.collect()
-        gc.disable()
-        factor = inflated.now()
-        began = time.thread_time()
-        result = cycle.run_cycle(taken, policy, BUDGET)
-        took = time.thread_time() - began
-        longest = max(longest, took * 2 / (factor + inflated.now()))
-        gc.enable()
+        taking = []
+        for _ in range(ROUNDS):
+            taken = cluster.snapshot(carried)
+            gc.collect()
+            gc.disable()
+            factor = inflated.now()
+            began = time.thread_time()
+            result = cycle.run_cycle(taken, policy, BUDGET)
+            took = time.thread_time() - began
+            taking.append(took * 2 / (factor + inflated.now()))
+            gc.enable()
+        longest = max(longest, min(taking))
         carried = result.carried
-        if result.binds or (result.finished and "searches" not in result.work):
+        if result.binds or (result.finished and not timing.is_searching(result)):
             return bool(result.binds), longest
     return False, longest
 

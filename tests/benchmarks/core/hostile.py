@@ -123,7 +123,7 @@ def longest(
         bound += len(result.binds)
         carried = result.carried
         cluster.bind(result)
-        if result.finished and "searches" not in result.work:
+        if result.finished and not timing.is_searching(result):
             break
     return Longest(seconds, quiet, bound, cycles)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from tests.benchmarks.core import cases
 from vscheduler.core import actions, compat, cycle, plugins
 from vscheduler.core.config import policy
-from vscheduler.core.model import snapshot
+from vscheduler.core.model import decisions, snapshot
 from vscheduler.daemon import application
 
 TREE = "+tree"
@@ -72,6 +72,11 @@ def measure(case: cases.Case) -> Timing:
         evicted=len(result.evicts),
         operations=dict(Counter(cluster.mirror.work) - before + Counter(result.work)),
     )
+
+
+def is_searching(result: decisions.CycleResult) -> bool:
+    """Whether a search for a gang goes on in a later cycle."""
+    return not all(each.finished for each in result.carried.gang_searches.values())
 
 
 @contextmanager

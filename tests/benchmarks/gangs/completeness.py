@@ -121,7 +121,7 @@ def _refused(
         if not isinstance(outcome.answer, problem.Impossible):
             continue
         counts["proved in the first cycle"] += 1
-        found = search.Proof(given, STEPS // attempt.PROOF_PART).find()
+        found = search.Proof(given, search.steps_for_proof(STEPS, outcome.steps)).find()
         if found.counts:
             counts["certificates"] += 1
             counts["irreducible certificates"] += found.irreducible

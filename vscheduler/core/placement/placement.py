@@ -15,16 +15,16 @@ from vscheduler.core.session import session as working
 Rows = NDArray[np.int64]
 
 NOT_READY = refusals.Refusal(refusals.RefusalCode.NOT_READY)
-"""Regardless of configuration, such a node takes no pods (Volcano: the node isn't in the
-snapshot)."""
+"""Such a node takes no pods in any configuration (Volcano: the node isn't in the snapshot)."""
 
 FILTER_FAILED = refusals.Refusal(refusals.RefusalCode.FILTER_FAILED)
 
-EXPLANATION_COST = 30
-"""About how many microseconds an explanation for one pod class takes, beside what it shares."""
+EXPLANATION_COST, EMPTY_NODE_COST = 30, 60
+"""About how many microseconds an explanation for one pod class takes, beside what it shares, and
+one regardless of running pods."""
 
-EMPTY_NODE_COST = 60
-"""The same for an explanation regardless of running pods."""
+OUTLOOK_COST = 200
+"""How much longer changed nodes take if plugins declare more dependencies, as for pod affinity."""
 
 LOOKED_UP_MAX = 8
 """Of more changed rows, each is evaluated, whether or not its state is known."""
@@ -299,7 +299,8 @@ class Placement:
         if rows is None:
             session.spend("plans", 170 + view.size // 30)
         else:
-            session.spend("rows", 120 + view.size // 10)
+            declared = OUTLOOK_COST if plan.has_row_outlook else 0
+            session.spend("rows", 120 + view.size // 10 + declared)
         idle, future = self._evaluate(plan, view)
         if rows is None:
             plan.idle, plan.future = idle, future

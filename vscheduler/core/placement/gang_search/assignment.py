@@ -13,6 +13,8 @@ TENURE = 12
 """For so many moves, a node keeps the set that it has taken."""
 RISE = 33
 """By which part the price of a kind rises with each move that leaves some of its pods."""
+NODES_A_STEP = 12
+"""So many nodes that take what is worth most cost a step of a search."""
 NOTHING = -(2**62)
 """Less than any set of pods is worth."""
 
@@ -32,6 +34,8 @@ class Assignment:
         """The node of each entry of `taken`."""
         self._with: dict[int, problem.Ints] = {}
         """Entries of `taken` that have a pod of a kind."""
+        self.steps = len(known.rows) // NODES_A_STEP
+        """What it costs to begin, in steps of a search."""
         worth = self._patterns @ self._prices
         largest = np.maximum(known.free.max(axis=0, initial=0), 1)
         sizes = np.round((known.free[known.rows] / largest).sum(axis=1), prices.DIGITS)

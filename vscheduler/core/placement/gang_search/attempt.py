@@ -13,12 +13,11 @@ from vscheduler.core.session import session as working
 
 Room = snapshot.SearchRoom
 
-ASSEMBLY_COST = 200
-"""Approximate microseconds for one kind of pods in the problem of a gang."""
-ASSEMBLED_NODES = 5
-"""So many nodes cost a microsecond more."""
-STEP_COST = 130
-"""Approximate microseconds for one step of a search."""
+ASSEMBLY_COST, ASSEMBLED_NODES = 200, 5
+"""Approximate microseconds for one kind of pods in a problem; so many nodes cost one more."""
+STEP_COST, LARGE_STEP_COST, RULE_COST = 250, 190, 40
+"""Approximate microseconds for one step of a search, for one of a large gang, and for each rule
+between pods in a step."""
 CELLS_A_UNIT = 250
 """For so many nodes times kinds of pods, a step takes about a microsecond more."""
 CELLS_A_STEP = 40_000
@@ -27,8 +26,6 @@ ENOUGH_STEPS = 256
 """A search with fewer steps is left to the next cycle. So many are enough for most gangs."""
 CYCLES_MAX = 16
 """A search is given up after so many times the steps of a cycle."""
-PROOF_PART = 2
-"""A proof may take this fraction of the steps to find out which pods stand in the way."""
 CONTINUE_SECONDS = 1.0
 """After how long a search that was cut short is continued."""
 REARRANGED_PART = 8
@@ -267,15 +264,15 @@ class Attempt:
         whole = min(searches.steps_max // weight, 2 * sum(kind.count for kind in given.kinds))
         if allowed < max(1, whole) or not searches.is_due(job):
             return known
-        if not known.waits:
-            cost, budget = _step_cost(given), self._session.work_budget
-            enough = budget.affords_early(cost, min(allowed, max(whole, ENOUGH_STEPS)))
-            allowed = budget.affords(cost, allowed)
-            if allowed < max(1, enough):
-                self.is_left = not known.steps
-                return dataclasses.replace(known, waits=True)
+        cost, budget = _step_cost(given), self._session.work_budget
+        enough = budget.affords_early(cost, min(allowed, max(whole, ENOUGH_STEPS)))
+        affordable = budget.affords(cost, allowed)
+        if affordable < max(1, enough) and not known.waits:
+            self.is_left = not known.steps
+            return dataclasses.replace(known, waits=True)
         known = dataclasses.replace(known, waits=False)
-        return self._search(assembled.scored(), known, allowed, weight)
+        affordable = max(affordable, min(allowed, ENOUGH_STEPS))
+        return self._search(assembled.scored(), known, affordable, weight)
 
     def _known(self, given: problem.Problem, place: snapshot.SearchPlace) -> snapshot.GangSearch:
         """Return what is known of this problem."""
@@ -326,7 +323,7 @@ class Attempt:
         blocking, steps = problem.Impossible(), outcome.steps
         proved = isinstance(outcome.answer, problem.Impossible)
         if proved:
-            proof = search.Proof(given, allowed // PROOF_PART)
+            proof = search.Proof(given, search.steps_for_proof(allowed, steps))
             blocking = proof.find()
             steps += proof.steps
         self.spend(given, steps, weight)
@@ -393,7 +390,8 @@ class Attempt:
 
 
 def _step_cost(given: problem.Problem) -> int:
-    return STEP_COST + given.cells // CELLS_A_UNIT
+    each = STEP_COST if depth_first.remembers(given) else LARGE_STEP_COST
+    return each + RULE_COST * given.rules + given.cells // CELLS_A_UNIT
 
 
 def _fingerprint(given: problem.Problem) -> bytes:

@@ -30,7 +30,7 @@ def too_much(
     kind a node takes if it takes no others, and `free` is (N, R). With many kinds, the scarcest
     should come first.
     """
-    kinds = np.flatnonzero(left)
+    kinds = left.nonzero()[0]
     if not kinds.size:
         return False
     places, requests, left = (
@@ -38,8 +38,9 @@ def too_much(
         requests[kinds],
         left[kinds],
     )
-    order = np.argsort(places.sum(axis=1) - left, kind="stable")
-    places, requests, left = places[order], requests[order], left[order]
+    if kinds.size > SUBSETS_OF:
+        order = (places.sum(axis=1) - left).argsort(kind="stable")
+        places, requests, left = places[order], requests[order], left[order]
     # What one node gives: no more than it has, and no more than the pods it takes ask for.
     most, wanted = places[:, :, np.newaxis] * requests[:, np.newaxis, :], left[:, None] * requests
     if kinds.size <= SUBSETS_OF:
@@ -47,7 +48,7 @@ def too_much(
         most = (subsets @ most.reshape(kinds.size, -1)).reshape(len(subsets), *free.shape)
         wanted = subsets @ wanted
     else:
-        most, wanted = np.cumsum(most, axis=0), np.cumsum(wanted, axis=0)
+        most, wanted = most.cumsum(axis=0), wanted.cumsum(axis=0)
     given = np.minimum(most, free).sum(axis=1)
     return bool((given < wanted).any())
 

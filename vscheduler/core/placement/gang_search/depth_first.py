@@ -12,6 +12,7 @@ import numpy as np
 
 from vscheduler.core.placement.gang_search import (
     bounds,
+    order,
     problem,
     queue_room,
     state,
@@ -66,11 +67,11 @@ class Search:
         """What has to be evicted for the pods placed so far: in the end, and after each step."""
         self.failed: dict[bytes, None] = dict.fromkeys(failed)
         """States that lead nowhere, in the order in which that was found."""
-        self._ordered = given.ordered()
         # More is reserved against pods of lower priority. Once they are placed, others may use it.
         self._open = -np.array(
             [0.0 if each.reserved is None else each.reserved.sum() for each in given.kinds]
         )
+        self._order = order.Order(given)
         self._crowds = bounds.Crowds(given)
         self._queue = queue_room.QueueRoom(given)
         self._remembers = remembers(given)
@@ -217,13 +218,11 @@ class Search:
     def _next_steps(self) -> Iterator[Step]:
         """Yield what may come next; each solution begins with one of these steps, in some order."""
         now = self._state
-        kinds = np.flatnonzero(now.left)
+        kinds: problem.Ints = now.left.nonzero()[0]
         seats = now.seats(now.places)[kinds] - now.left[kinds]
-        size = -(now.requests[kinds] * self.wasted.scale).sum(axis=1)
-        kinds = kinds[np.lexsort((kinds, size, seats, self._open[kinds]))]
+        kinds = kinds[np.lexsort((kinds, -self.wasted.sizes[kinds], seats, self._open[kinds]))]
         self._scarcest = int(kinds[0])
-        # Where the order doesn't matter, any solution can begin with the scarcest kind.
-        first = kinds[self._ordered[kinds]] if self._ordered[kinds[:1]].any() else kinds[:1]
+        first = self._order.first_of(kinds, now.anywhere())
         for kind in first.tolist():
             if not self._queue.takes_one_more(kind, now.placed, now.left):
                 continue
@@ -254,12 +253,16 @@ class Search:
             keys = [self._score_on, self._waste_on, self._left_on]
         best = rows
         for key in keys:
+            if best.size == 1:
+                break
             values = key(kind, best)
             best = best[values == values.min()]
         first = int(best[0])
         yield first  # most of the time, no other one is asked for
-        order = np.lexsort((rows, *(key(kind, rows) for key in reversed(keys))))
-        yield from (row for row in rows[order].tolist() if row != first)
+        if rows.size == 1:
+            return
+        ranked = np.lexsort((rows, *(key(kind, rows) for key in reversed(keys))))
+        yield from (row for row in rows[ranked].tolist() if row != first)
 
     def _waste_on(self, kind: int, rows: problem.Ints) -> waste.Amounts:
         return self.wasted.of(kind, rows)

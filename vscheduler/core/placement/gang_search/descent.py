@@ -3,9 +3,12 @@
 Where there is no room, pods that are placed already are moved.
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from vscheduler.core.placement.gang_search import depth_first, problem, repair
+
+BEGUN_A_STEP = 4
+"""So many pods that an earlier attempt has placed cost a step."""
 
 
 class Descent(depth_first.Search):
@@ -15,12 +18,15 @@ class Descent(depth_first.Search):
         self,
         given: problem.Problem,
         steps_max: int | None,
-        begun: Iterable[depth_first.Step],
+        begun: Sequence[depth_first.Step],
     ) -> None:
         """`begun` are pods that an earlier attempt at the same problem has placed."""
         super().__init__(given, steps_max)
         for kind, row in begun:
             self._state.place(kind, row)
+        self.steps = len(begun) // BEGUN_A_STEP
+        if steps_max is not None:  # in any case, half of the steps are for other pods
+            self.steps = min(self.steps, steps_max // 2)
         self._repairs = repair.Repair(self._state, self.wasted.scale)
 
     def run(self) -> problem.Answer:

@@ -17,8 +17,8 @@ CELLS_MAX = 2_000_000
 """Fewer sets are looked at if these, times the nodes, are more than that."""
 CELLS_A_STEP = 20_000
 """To look at sets of pods costs a step of a search for so many sets times nodes."""
-ROUNDS = 40
-"""How often prices are adjusted."""
+ROUNDS, ROUNDS_STEPS = 40, 30
+"""How often prices are adjusted, and what that costs at least, in steps of a search."""
 FIRST_STEP, LATER_STEPS = 0.5, 0.95
 """By which part prices change in the first round, and how much less in each later one."""
 KEPT = 0.8
@@ -61,7 +61,7 @@ class Prices:
         self.rows, self.begins = np.unique(rows, return_index=True)
         """The nodes that take any set, and where their sets begin in `taken`."""
         cells = len(self.patterns) * len(self.free)
-        self.steps = 1 + cells // CELLS_A_STEP + len(self.taken) // PAIRS_A_STEP
+        self.steps = ROUNDS_STEPS + cells // CELLS_A_STEP + len(self.taken) // PAIRS_A_STEP
         """What it costs to adjust the prices, in steps of a search."""
 
     def are_too_high(self) -> bool:

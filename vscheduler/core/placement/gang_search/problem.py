@@ -134,6 +134,11 @@ class Problem:
         """Nodes times kinds of pods."""
         return len(self.free) * len(self.kinds)
 
+    @property
+    def rules(self) -> int:
+        """How many rules there are about more than one pod."""
+        return len(self.pools) + len(self.apart) + len(self.near) + len(self.spread)
+
     def key(self) -> bytes:
         """Return all that the answer depends on, but for the order of preference."""
         return b"\0".join(self._parts())
@@ -170,15 +175,6 @@ class Problem:
             sub_groups=self.sub_groups,
             queue_room=self.queue_room,
         )
-
-    def ordered(self) -> Flags:
-        """Return the kinds (K,) for which it matters what was placed before them, or after."""
-        flags = np.zeros(len(self.kinds), dtype=np.bool_)
-        rules: tuple[Near | Spread, ...] = (*self.near, *self.spread)
-        for rule in rules:
-            flags |= rule.counted
-            flags[rule.kind] = True
-        return flags
 
     def _parts(self) -> Iterator[bytes]:
         yield np.array(self.free.shape).tobytes()

@@ -13,10 +13,14 @@ from vscheduler.core.placement.gang_search import (
     state,
 )
 
+PROOF_PART = 2
+"""A proof may take this fraction of the steps besides, to find out which pods stand in the way."""
 CELLS_A_PROBE = 20_000
 """To look whether some of the pods fit costs a step for so many kinds times nodes."""
 MOVES_MAX = 400
 """So many sets of pods of a large gang are moved at most, each of which counts as a step."""
+PRICED_STEPS = MOVES_MAX + 150
+"""With fewer steps left after pod by pod, prices and moves are left to the next cycle."""
 IMPROVING_STEPS = 64
 """So many steps may be used to find nodes with fewer evictions than those found first."""
 
@@ -87,13 +91,14 @@ def _solve_large(
         if not isinstance(answer, problem.CutShort) or answer.begun or not priced:
             rest = answer.begun if isinstance(answer, problem.CutShort) else ()
             return Outcome(answer=answer, steps=steps, begun=rest, goes_on=bool(rest))
-        if steps_max is not None and steps > steps_max // 2:
+        if steps_max is not None and steps_max - steps < PRICED_STEPS:
             return Outcome(answer=answer, steps=steps, goes_on=True)
     known = prices.Prices(given)
     steps += known.steps
     if known.are_too_high() and known.is_complete and given.exact:
         return Outcome(answer=problem.Impossible(), steps=steps)
     placed = assignment.Assignment(known)
+    steps += placed.steps
     left = None if steps_max is None else max(0, steps_max - steps)
     moves = placed.improve(MOVES_MAX if left is None else min(MOVES_MAX, left))
     steps += moves
@@ -124,6 +129,11 @@ def _with_fewer_evictions(
             break
         answer = better
     return Outcome(answer=answer, steps=steps)
+
+
+def steps_for_proof(steps_max: int, taken: int) -> int:
+    """Return how many steps a proof may take after a search that has taken so many."""
+    return steps_max - taken + steps_max // PROOF_PART
 
 
 class Proof:
@@ -170,14 +180,15 @@ class Proof:
 
     def _fails(self, counts: Sequence[int]) -> bool | None:
         """Whether so many pods don't fit; None if that takes too many steps to find out."""
-        left = None if self._steps_max is None else self._steps_max - self.steps
-        if left is not None and left <= 0:
+        cost = 1 + self._places.size // CELLS_A_PROBE
+        left = None if self._steps_max is None else self._steps_max - self.steps - cost
+        if left is not None and left < 0:
             return None
         kept = [kind for kind, count in enumerate(counts) if count]
         some = self._problem.only(counts)
         attempt = depth_first.Search(some, left, after=state.State(some, self._places[kept]))
         answer = attempt.run()
-        self.steps += 1 + attempt.steps + self._places.size // CELLS_A_PROBE
+        self.steps += cost + attempt.steps
         if isinstance(answer, problem.CutShort):
             return None
         return isinstance(answer, problem.Impossible)

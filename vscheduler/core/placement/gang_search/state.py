@@ -51,7 +51,21 @@ class State:
         order of pods aside, this can only become less."""
         if places is None:
             self._refresh(np.arange(given.free.shape[0]))
-        self._seats: problem.Ints = self.places.sum(axis=1)
+        self._places_in_all: problem.Ints = self.places.sum(axis=1)
+        self._seats: problem.Ints | None = None
+        """The answer of `seats` for `places`, if that has been asked for."""
+        self._alone_by_domain = [
+            (rule.codes, rule.pairs.diagonal().nonzero()[0].tolist())
+            for rule in given.apart
+            if _has_larger_domains(rule.codes)  # of one node, `places` takes one pod in any case
+        ]
+        """Domains of several nodes, and the kinds of which each takes one pod."""
+        self._spread_alone = [
+            (number, rule)
+            for number, rule in enumerate(given.spread)
+            if rule.eligible.all() and rule.counted.sum() == rule.counted[rule.kind] == 1
+        ]
+        """Spread constraints over pods of one kind, on all nodes."""
         self.changes: list[problem.Ints] = []
         """Rows that have changed, in order; the same rows again when that is taken back."""
         self.on: defaultdict[int, list[int]] = defaultdict(list)
@@ -76,6 +90,7 @@ class State:
 
     def place(self, kind: int, row: int) -> None:
         """Place one pod."""
+        self._seats = None
         self.left[kind] -= 1
         self.placed[kind] += 1
         self.order.append((kind, row))
@@ -87,12 +102,13 @@ class State:
         self._undo.append((kind, row, rows, before, 0))
         self._count(kind, row, 1)
         self._refresh(rows)
-        self._seats += self.places[:, rows].sum(axis=1) - before.sum(axis=1)
+        self._places_in_all += self.places[:, rows].sum(axis=1) - before.sum(axis=1)
         self.changes.append(rows)
 
     def remove(self, kind: int, row: int) -> None:
         """Remove a pod from its node, whenever it was placed. Nothing can be taken back then."""
         self._undo.clear()
+        self._seats = None
         self.left[kind] += 1
         self.placed[kind] -= 1
         self.order.remove((kind, row))
@@ -106,17 +122,19 @@ class State:
         before = self.places[:, rows]
         self._count(kind, row, -1)
         self._refresh(rows)
-        self._seats += self.places[:, rows].sum(axis=1) - before.sum(axis=1)
+        self._places_in_all += self.places[:, rows].sum(axis=1) - before.sum(axis=1)
         self.changes.append(rows)
 
     def give_up(self, kind: int) -> None:
         """Place no more pods of this kind."""
+        self._seats = None
         self._undo.append((kind, -1, _NOTHING, _NOTHING, int(self.left[kind])))
         self.left[kind] = 0
 
     def take_back(self) -> None:
         """Undo the last call of `place` or `give_up`."""
         kind, row, rows, places, given_up = self._undo.pop()
+        self._seats = None
         if row < 0:
             self.left[kind] = given_up
             return
@@ -131,7 +149,7 @@ class State:
         self._liken(row)
         self._bar(kind, row, -1)
         self._count(kind, row, -1)
-        self._seats += places.sum(axis=1) - self.places[:, rows].sum(axis=1)
+        self._places_in_all += places.sum(axis=1) - self.places[:, rows].sum(axis=1)
         self.places[:, rows] = places
         self.changes.append(rows)
 
@@ -139,6 +157,10 @@ class State:
         """Undo everything."""
         while self._undo:
             self.take_back()
+
+    def anywhere(self) -> list[bool]:
+        """Return for each rule of required affinity whether its pods may still go anywhere."""
+        return [not placed for placed in self._near_any]
 
     def key(self) -> bytes:
         """Return a digest of what the search depends on; equal if only nodes alike differ."""
@@ -164,7 +186,7 @@ class State:
 
         Of nodes alike it is the one with the best score.
         """
-        rows = np.flatnonzero(self.places[kind] > 0)
+        rows: problem.Ints = (self.places[kind] > 0).nonzero()[0]
         for pool, room in zip(self.problem.pools, self._pools, strict=True):
             if (self.requests[kind] > room)[self._asks[kind]].any():
                 rows = rows[~pool.rows[rows]]
@@ -204,20 +226,31 @@ class State:
         return prospects
 
     def seats(self, places: problem.Ints) -> problem.Ints:
-        """Return how many pods of each kind could be placed at most, if no others were, (K,)."""
-        cached = places is self.places
-        seats: problem.Ints = self._seats.copy() if cached else places.sum(axis=1)
+        """Return how many pods of each kind could be placed at most, if no others were, (K,).
+
+        `places` is that of this state, or the prospects. For kinds without pods left, it may be
+        more.
+        """
+        if places is not self.places:
+            return self._seats_in(places, places.sum(axis=1))
+        if self._seats is None:
+            self._seats = self._seats_in(places, self._places_in_all)
+        return self._seats
+
+    def _seats_in(self, places: problem.Ints, in_all: problem.Ints) -> problem.Ints:
+        seats = in_all.copy()
         for pool, room in zip(self.problem.pools, self._pools, strict=True):
             inside = places[:, pool.rows].sum(axis=1)
             least = np.where(self._asks, np.maximum(room, 0) // self._divisor, PLENTY).min(axis=1)
-            seats = np.minimum(seats, places.sum(axis=1) - np.maximum(inside - least, 0))
-        for rule in self.problem.apart:
-            for kind in np.flatnonzero(rule.pairs.diagonal()).tolist():
-                row = places[kind]
-                domains = np.unique(rule.codes[(row > 0) & (rule.codes >= 0)]).size
-                seats[kind] = min(int(seats[kind]), domains + int(row[rule.codes < 0].sum()))
-        for number, spread in enumerate(self.problem.spread):
-            if spread.eligible.all() and spread.counted.sum() == spread.counted[spread.kind] == 1:
+            seats = np.minimum(seats, in_all - np.maximum(inside - least, 0))
+        for codes, kinds in self._alone_by_domain:
+            for kind in kinds:
+                if self.left[kind]:
+                    row = places[kind]
+                    domains = len(set(codes[row > 0].tolist()) - {-1})
+                    seats[kind] = min(int(seats[kind]), domains + int(row[codes < 0].sum()))
+        for number, spread in self._spread_alone:
+            if self.left[spread.kind]:
                 most = self._spread_seats(number, spread, places[spread.kind])
                 seats[spread.kind] = min(int(seats[spread.kind]), most)
         return seats
@@ -294,6 +327,12 @@ class State:
 
 
 _NOTHING = np.empty(0, dtype=np.int64)
+
+
+def _has_larger_domains(codes: problem.Ints) -> bool:
+    """Whether any topology domain has more than one node."""
+    inside = codes[codes >= 0]
+    return bool(inside.size > np.unique(inside).size)
 
 
 def _reserved(given: problem.Problem) -> problem.Ints | None:

@@ -40,6 +40,8 @@ class Waste:
         self._divisor = np.maximum(self._requests, 1)
         self.scale: Amounts = 1.0 / np.maximum(now.free.max(axis=0, initial=0), 1)
         """(R,), what an amount is of the largest node."""
+        self.sizes: Amounts = (now.requests * self.scale).sum(axis=1)
+        """(K,), what a pod asks for, as parts of the largest node."""
         whole = [
             self._fits(now.free[rows][:, asked], np.array([kind])).max(initial=0)
             for kind, rows in enumerate(now.places > 0)
@@ -70,21 +72,21 @@ class Waste:
         return known.waste[rows]
 
     def _waste(self, kind: int, rows: problem.Ints, others: problem.Ints) -> Amounts:
-        rest = self._state.free[np.ix_(rows, self._asked)] - self._requests[kind]
-        kinds = np.flatnonzero(others)
+        rest = self._state.free[rows[:, np.newaxis], self._asked] - self._requests[kind]
+        kinds = others.nonzero()[0]
         fits = self._fits(rest, kinds)
-        fits[self._state.places[np.ix_(kinds, rows)].T == 0] = 0
+        fits[self._state.places[kinds, rows[:, np.newaxis]] == 0] = 0
         used = np.minimum(fits, others[kinds]) @ self._requests[kinds]
         # Of what no pod asks for, all is left.
         wasted = np.maximum(rest - used, 0) * self.scale[self._asked]
-        waste: Amounts = np.round(wasted.sum(axis=1), state.DIGITS)
+        waste: Amounts = wasted.sum(axis=1).round(state.DIGITS)
         return waste
 
     def _fits(self, free: problem.Ints, kinds: problem.Ints) -> problem.Ints:
         """Return how many pods of these kinds fit into these amounts (n, k), by amounts alone."""
         fits = np.full((free.shape[0], kinds.size), problem.PLENTY)
         for column in range(self._asked.size):
-            asking = np.flatnonzero(self._asks[kinds, column])
+            asking = self._asks[kinds, column].nonzero()[0]
             each = free[:, column, np.newaxis] // self._divisor[kinds[asking], column]
             fits[:, asking] = np.minimum(fits[:, asking], each)
         return fits
