@@ -40,6 +40,7 @@ class Unopened:
 
     alike_victims: Sequence[str] = ()
     alike_claimants: Sequence[str] = ()
+    alike_resources: Sequence[str] = ()
 
     def __getattr__(self, hook: str) -> Callable[..., NoReturn]:
         def fail(*_: object) -> NoReturn:
@@ -61,6 +62,8 @@ class Call:
     """Whether answers are equal for similar victims."""
     any_amounts: bool
     """Whether answers are equal for claimants of a queue that request the same resources."""
+    any_victims: bool
+    """Whether answers are equal for victims of a queue that request the same resources."""
 
 
 class Dispatch:
@@ -83,11 +86,11 @@ class Dispatch:
             found: dict[str, list[Call]] = {}
             for setting, plugin in tier:
                 name, role = setting.plugin.name, setting.plugin.victim_role
-                alike, any_amounts = plugin.alike_victims, plugin.alike_claimants
+                alike = plugin.alike_victims, plugin.alike_claimants, plugin.alike_resources
                 for hook in setting.answers:
                     types = hooks.ANSWER_TYPES.get(hook, hooks.ANYTHING)
                     method = declared_reads.method(plugin, hook)
-                    flags = hook in alike, hook in any_amounts
+                    flags = (hook in each for each in alike)
                     call = Call(name, method, role, types, *flags)
                     found.setdefault(hook, []).append(call)
             for hook, calls in found.items():
@@ -217,22 +220,41 @@ class Dispatch:
         return []
 
     def may_be_entitled(
-        self, hook: str, claimant: jobs.Task, victim: jobs.Task, *, any_amounts: bool = False
+        self,
+        hook: str,
+        claimant: jobs.Task,
+        victim: jobs.Task,
+        *,
+        any_amounts: bool = False,
+        any_victims: bool = False,
     ) -> bool:
         """Whether `entitled` could name any pod similar to this one: False is certain.
 
         With `any_amounts`, on behalf of any pod of the claimant's queue with other amounts of the
-        same resources.
+        same resources. With `any_victims`, all pods of the victim's queue that request the same
+        resources, on nodes of one kind, count as similar.
         """
         for tier in self._tiers[hook]:
             calls = [call for call in tier if call.role is contracts.VictimRole.ENTITLES]
-            alike = [call for call in calls if call.alike and (call.any_amounts or not any_amounts)]
+            alike = [
+                call
+                for call in calls
+                if (call.any_victims if any_victims else call.alike)
+                and (call.any_amounts or not any_amounts)
+            ]
             answers = [self._victims(call, hook, claimant, (victim,)) for call in alike]
             if any(answer is not None and not answer for answer in answers):
                 return False
             if len(alike) < len(calls) or any(answers):
                 return not self.evictions_off
         return False
+
+    def knows_by_resources(self, hook: str) -> bool:
+        """Whether `may_be_entitled` could be False with `any_victims`."""
+        return any(
+            call.any_victims and call.role is contracts.VictimRole.ENTITLES
+            for call in self._calls[hook]
+        )
 
     def share_of_similar(self, *subject: object) -> decisions.ShareAfter | None:
         """Return the answer of `share_after` for pods similar to these; None if it may differ."""
