@@ -72,13 +72,11 @@ class EntitledGroups:
         candidates = np.flatnonzero(columns.candidates(scope, np.arange(len(columns.groups))))
         groups, first = np.unique(columns.groups[candidates], return_index=True)
         self._session.spend("entitled", ASK_COST * len(groups))
+        is_coarse = columns.likeness is likeness.RESOURCES
+        alike = "alike_resources" if is_coarse else "alike_victims"
         for group, place in zip(groups.tolist(), candidates[first].tolist(), strict=True):
             found[group] = self._session.dispatch.may_be_entitled(
-                self._hook,
-                task,
-                columns.pods.task(place),
-                any_amounts=True,
-                any_victims=columns.likeness is likeness.RESOURCES,
+                self._hook, task, columns.pods.task(place), alike, "alike_claimants"
             )
         owners = np.zeros(len(columns.pods.states), dtype=np.bool_)
         owners[columns.pods.owners[found[columns.groups]]] = True

@@ -216,7 +216,10 @@ class Planner:
     @functools.cached_property
     def _kept(self) -> cheapest_nodes.KeptBounds:
         """What searches on behalf of different jobs share."""
-        session, known = self.session, self.session.dispatch.knows_by_resources(self.hook)
+        session, known = (
+            self.session,
+            self.session.dispatch.tells_alike(self.hook, "alike_resources"),
+        )
         columns = victim_columns.VictimColumns(session, self._oldest, by_resources=known)
         session.spend("columns", len(columns.queues) // PODS_PER_UNIT + columns.pods.read)
         entitled = entitled_groups.EntitledGroups(session, columns, self.hook)

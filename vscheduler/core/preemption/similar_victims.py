@@ -162,7 +162,10 @@ class SimilarVictims:
         if not self._asks:
             return 0.0
         self._session.spend("similar", ASK_COST)
-        if not any(asked.may_be_entitled(pool.hook, self._task, each) for each in tasks):
+        entitled = (
+            asked.may_be_entitled(pool.hook, self._task, each, "alike_victims") for each in tasks
+        )
+        if not any(entitled):
             return None
         if pool.rules.relocation is not None:
             return 0.0  # whatever can't be evicted now may be moved once the queue has lost others
