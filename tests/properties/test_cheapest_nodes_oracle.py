@@ -148,6 +148,7 @@ def test_pods_that_differ_too_much_are_looked_at(
     monkeypatch.setattr(victim_columns, "COARSE_GROUPS_MAX", coarse_groups_max)
     checked = Checked(monkeypatch)
     assert sum(live(seed, TREES[seed % len(TREES)]) for seed in range(5))
+    assert live(6, TREES[3])  # here, a queue may take pods on one kind of nodes only
     assert checked.choices
 
 
