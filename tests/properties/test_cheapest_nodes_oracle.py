@@ -1,6 +1,6 @@
 """Each node that evictions are planned on is compared with all nodes that nobody looked at."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 
 import numpy as np
 import pytest
@@ -137,11 +137,56 @@ def test_the_youngest_of_similar_pods_counts() -> None:
     assert [evict.task.name for evict in result.evicts] == ["young-0"]
 
 
+@pytest.mark.parametrize("coarse_groups_max", [victim_columns.COARSE_GROUPS_MAX, 0])
 def test_pods_that_differ_too_much_are_looked_at(
-    monkeypatch: pytest.MonkeyPatch,
+    coarse_groups_max: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With more groups than can be asked about, only queues are groups, and nothing is missed."""
+    """With more groups than can be asked about, pods are grouped by what they request, or only by
+    queue, and nothing is missed.
+    """
     monkeypatch.setattr(victim_columns, "GROUPS_MAX", 0)
+    monkeypatch.setattr(victim_columns, "COARSE_GROUPS_MAX", coarse_groups_max)
     checked = Checked(monkeypatch)
     assert sum(live(seed, TREES[seed % len(TREES)]) for seed in range(5))
+    assert live(6, TREES[3])  # here, a queue may take pods on one kind of nodes only
     assert checked.choices
+
+
+def in_vain(kinds: int) -> Mapping[str, int]:
+    """Return the work for a job in vain, on nodes with so many kinds of pods each."""
+    lines = ["queue poor", "queue rich", "job poor/large min=1 cpu=6 -"]
+    lines += [f"node n{row} cpu=8 memory=99" for row in range(8)]
+    lines += [
+        f"job rich/j{number} min=1 cpu=2 memory={number + 1} n{number % 8}"
+        for number in range(8 * kinds)
+    ]
+    result = running.run(pictures.documents("\n".join(lines)), TREES[0])
+    assert not result.evicts
+    return result.work
+
+
+@pytest.mark.parametrize("groups_max", [victim_columns.GROUPS_MAX, 15])
+def test_no_node_is_looked_at_if_no_pod_may_be_taken(
+    groups_max: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The queue has its share, of which each pod is a part; 16 kinds of pods are too many to ask
+    about each.
+    """
+    monkeypatch.setattr(victim_columns, "GROUPS_MAX", groups_max)
+    work = in_vain(kinds=2)
+    assert work["claims"]
+    assert "offers" not in work
+
+
+TWO_PLANS = """
+    node n1 cpu=4   node n2 cpu=4
+    queue poor queue rich
+    job rich/all min=1 cpu=2 n1 n1 n2 n2
+    job poor/one min=1 cpu=2 -   job poor/two min=1 cpu=2 -
+    """
+
+
+def test_what_a_queue_may_take_is_asked_again_after_each_plan() -> None:
+    """The first plan takes a pod, and places another."""
+    result = running.run(pictures.documents(TWO_PLANS), TREES[0])
+    assert len(result.evicts) == result.work["entitled"] == 2

@@ -5,7 +5,7 @@ import pytest
 from tests import pictures, running
 from tests.properties import test_cheapest_nodes_oracle
 from vscheduler.core.model import queues
-from vscheduler.core.preemption import claim_bounds, planner, preemptors, victims
+from vscheduler.core.preemption import claim_bounds, planner, preemptors, victim_columns, victims
 
 TREES = test_cheapest_nodes_oracle.TREES
 TIERS = test_cheapest_nodes_oracle.TIERS
@@ -55,6 +55,18 @@ def test_no_search_finds_victims_that_bounds_exclude(tree: running.Tree) -> None
             test_cheapest_nodes_oracle.live(seed, tree)
     assert checked.excluded
     assert checked.left
+
+
+@pytest.mark.parametrize("tree", [TREES[0], TREES[3]], ids=[TIERS[0], TIERS[3]])
+def test_groups_by_requested_resources_exclude_no_victims(
+    tree: running.Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same where plugins are asked about pods that request the same resources."""
+    monkeypatch.setattr(victim_columns, "GROUPS_MAX", 0)
+    checked = Checked(monkeypatch)
+    for seed in range(10, 14):
+        test_cheapest_nodes_oracle.live(seed, tree)
+    assert checked.excluded
 
 
 @pytest.mark.at_length

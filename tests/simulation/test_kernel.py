@@ -5,8 +5,9 @@ import random
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 
+import aiohttp
 import pytest
 
 from tests.simulation.kernel import core, loops, network, patching, processes
@@ -327,3 +328,60 @@ def test_no_module_keeps_the_real_clock() -> None:
         and any(value is clock for value in vars(module).values() for clock in clocks)
     }
     assert kept == {module.__name__ for module in patching.CLOCKED}
+
+
+MANY = 200
+"""So many objects lie at addresses in no order."""
+
+
+def test_generators_are_closed_in_the_order_in_which_they_began(machine: Machine) -> None:
+    """Whatever their addresses."""
+    closed: list[int] = []
+
+    async def count(number: int) -> AsyncIterator[int]:
+        try:
+            yield number
+        finally:
+            closed.append(number)
+
+    async def begin() -> None:
+        made = [count(number) for number in range(MANY)]
+        random.Random(1).shuffle(made)
+        begun.extend([await anext(generator) for generator in made])
+        await asyncio.get_running_loop().shutdown_asyncgens()
+
+    begun: list[int] = []
+    machine.start("one", begin)
+    machine.kernel.run(1.0)
+    assert closed == begun != sorted(begun)
+
+
+def test_connections_in_use_are_closed_in_the_order_in_which_they_were_taken() -> None:
+    """A connector's set of them would have the order of addresses."""
+
+    class Connection:
+        transport = closed = None
+
+        def __init__(self, number: int) -> None:
+            self.number = number
+
+        def close(self) -> None:
+            ended.append(self.number)
+
+    def nothing(_: aiohttp.BaseConnector) -> None:
+        pass
+
+    async def end() -> None:
+        connector = aiohttp.TCPConnector()
+        patching._ordered(nothing)(connector)
+        made = [Connection(number) for number in range(MANY)]
+        random.Random(1).shuffle(made)
+        taken.extend(made)
+        for each in made:
+            connector._acquired.add(each)  # type: ignore[arg-type]  # closed like one
+        await connector.close()
+
+    ended: list[int] = []
+    taken: list[Connection] = []
+    asyncio.run(end())
+    assert ended == [each.number for each in taken]

@@ -5,7 +5,7 @@ import itertools
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from tests.simulation.kernel import core, network, processes
+from tests.simulation.kernel import core, network, orders, processes
 
 RESOLUTION_SECONDS = 1e-6
 _numbers = itertools.count(1)
@@ -59,6 +59,8 @@ class SimLoop(asyncio.BaseEventLoop):
         self._thread: core.Thread | None = None
         self._selector = _Selector(process.kernel)
         self._clock_resolution = RESOLUTION_SECONDS
+        # An end closes the generators that are left, which may close connections.
+        self._asyncgens = orders.OrderedWeakSet()
         factory: Any = _task
         self.set_task_factory(factory)
 

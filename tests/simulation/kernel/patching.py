@@ -10,7 +10,7 @@ import signal
 import socket
 import time
 import types
-from collections.abc import Awaitable, Collection, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator
 from typing import Any
 
 import aiohappyeyeballs
@@ -19,7 +19,7 @@ from kopf._cogs.clients import scanning
 from kopf._cogs.structs import references
 from kopf._core.reactor import running
 
-from tests.simulation.kernel import core, loops, threads
+from tests.simulation.kernel import core, loops, orders, threads
 from vscheduler import containment
 from vscheduler.cluster.writes import cooperative
 from vscheduler.controllers import operator
@@ -176,9 +176,22 @@ async def _no_socket(**_: object) -> None:
 
 
 def _patch_sets() -> None:
-    """Kopf's sets of selectors and coroutines have an order that depends on addresses."""
+    """Sets of Kopf's selectors and coroutines, and of aiohttp's connections in use, have an order
+    that depends on addresses.
+    """
+    _replace(connector.BaseConnector, __init__=_ordered(connector.BaseConnector.__init__))
     _replace(references.Selector, __hash__=_hash_of_text)  # hash(None) is an address in Python 3.11
     _replace(scanning, asyncio=types.SimpleNamespace(as_completed=_as_completed))
+
+
+def _ordered(begin: Callable[..., None]) -> Callable[..., None]:
+    """Let a connector close its connections in the order in which they were taken into use."""
+
+    def begin_ordered(self: connector.BaseConnector, *arguments: Any, **named: Any) -> None:
+        begin(self, *arguments, **named)
+        self._acquired = orders.OrderedSet()  # type: ignore[assignment]  # all that is used of a set
+
+    return begin_ordered
 
 
 def _hash_of_text(selector: references.Selector) -> int:

@@ -185,6 +185,7 @@ class Plugin(Configured):
     victim_role: ClassVar[VictimRole] = VictimRole.ENTITLES
     alike_victims: Sequence[str] = ()
     alike_claimants: Sequence[str] = ()
+    alike_resources: Sequence[str] = ()
     """Hooks whose answers are equal for similar victims, or claimants; see docs/plugins.md."""
     reads_annotations: ClassVar[Sequence[str]] = ()
     reads_labels: ClassVar[Sequence[str]] = ()

@@ -48,7 +48,7 @@ class Drf(contracts.Plugin):
         self._requests: dict[jobs.PodClass, list[tuple[int, int]]] = {}
         if "enableHierarchy" not in self.flags:  # both abstain
             self.alike_victims = ("reclaimable", "share_after")
-            self.alike_claimants = ("reclaimable",)
+            self.alike_claimants = self.alike_resources = ("reclaimable",)
 
     def start(self) -> None:
         """Read the total, of which shares are fractions."""

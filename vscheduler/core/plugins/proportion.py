@@ -28,6 +28,7 @@ class Proportion(contracts.Plugin):
     waiting_lasts = True
     alike_victims = ("reclaimable", "share_after")
     alike_claimants = ("reclaimable",)
+    alike_resources = ("reclaimable",)
 
     def open(self, session: contracts.Session) -> None:
         """Add up resources held by queues with jobs, and resources promised to their groups."""

@@ -19,7 +19,13 @@ from numpy.typing import NDArray
 
 from vscheduler.core.model import jobs
 from vscheduler.core.placement import nominated_pods
-from vscheduler.core.preemption import node_bounds, similar_victims, victim_columns, victims
+from vscheduler.core.preemption import (
+    entitled_groups,
+    node_bounds,
+    similar_victims,
+    victim_columns,
+    victims,
+)
 from vscheduler.core.session import session as working
 from vscheduler.core.session import statement
 
@@ -53,9 +59,12 @@ class CostLowerBound:
 
 @dataclass(slots=True, eq=False)
 class KeptBounds:
-    """Shared by all searches of one action: the columns, and bounds for equal tasks."""
+    """Shared by all searches of one action: the columns, what queues may take, and bounds for equal
+    tasks.
+    """
 
     columns: victim_columns.VictimColumns
+    entitled: entitled_groups.EntitledGroups
     known: dict[Hashable, node_bounds.NodeBounds] = field(default_factory=dict)
 
 
@@ -101,7 +110,10 @@ class CheapestNodes:
         self._used = np.flatnonzero(request)
         self._request = request[self._used]
         self._heaps: dict[frozenset[str], list[tuple[victims.Cost, int, int]]] = {}
-        self._similar = similar_victims.SimilarVictims(session, kept.columns, pool, task)
+        self._entitled = kept.entitled.of(pool.claimant, task)
+        self._similar = similar_victims.SimilarVictims(
+            session, kept.columns, pool, task, self._entitled
+        )
         self._steps: list[similar_victims.Step] = []
         self._stages: list[Stage] = []
 
@@ -206,7 +218,8 @@ class CheapestNodes:
             eligible = singles & (stage.of_groups[groups, turns] <= step)
         if stage.of_gangs is not None:
             gangs = stage.of_gangs[columns.gang_groups[columns.pods.owners[pods]]]
-            eligible = eligible | (within & (gangs <= step))
+            owned = self._entitled.owners[columns.pods.owners[pods]]
+            eligible = eligible | (within & owned & (gangs <= step))
         return eligible, similar
 
     def _cheapest_unexplored(self) -> tuple[victims.Cost, int] | None:
@@ -248,7 +261,8 @@ class CheapestNodes:
             used=self._used,
             whole=stage.whole,
         )
-        key = (self._alike, self._pool.scope, stage.key(step))
+        owned = self._entitled.owners.tobytes() if stage.whole else b""
+        key = (self._alike, self._pool.scope, stage.key(step), owned)
         bounds = known.get(key)
         if bounds is None:
             if len(known) >= KEPT_MAX:

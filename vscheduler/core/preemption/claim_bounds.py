@@ -14,7 +14,13 @@ from numpy.typing import NDArray
 from vscheduler.core.model import jobs, resources
 from vscheduler.core.placement import unschedulable_classes
 from vscheduler.core.placement.gang_search import attempt
-from vscheduler.core.preemption import preemptors, search, similar_victims, victim_columns, victims
+from vscheduler.core.preemption import (
+    entitled_groups,
+    preemptors,
+    search,
+    victim_columns,
+    victims,
+)
 from vscheduler.core.session import session as working
 
 CHECK_COST = 10
@@ -41,18 +47,18 @@ class ClaimBounds:
         self,
         session: working.Session,
         columns: victim_columns.VictimColumns,
+        entitled: entitled_groups.EntitledGroups,
         pool: victims.VictimCandidates,
     ) -> None:
         """`pool` has the rules of the attempt that allows the most evictions."""
         self._session, self._columns, self._pool = session, columns, pool
+        self._entitled = entitled
         columns.refresh()
         self._pods = session.space.columns[resources.PODS]
         self._free = session.cluster.allocatable - session.cluster.future_used
         self._most_free: list[int] = self._free.max(axis=0, initial=-resources.SUM_MAX).tolist()
         self._places = np.arange(len(columns.queues))
         self._candidates = columns.candidates(pool.scope, self._places)
-        self._entitled: dict[bytes, Flags] = {}
-        """By requested resources, the groups (T) of pods that the queue may take."""
         self._rooms: dict[tuple[bytes, bytes], resources.Vector] = {}
         """By requested resources and gangs that may go whole, the most on each node, (N, R)."""
         self._usable: dict[tuple[bytes, bytes, int], Rooms] = {}
@@ -68,8 +74,6 @@ class ClaimBounds:
         self._session.spend("bounded", CHECK_COST)
         request = self._session.request(task)
         asked = (request > 0).tobytes()
-        if asked not in self._entitled:
-            self._entitled[asked] = self._entitled_groups(task)
         missing = state.job.min_member - state.ready_tasks - state.waiting_tasks
         gangs = self._gangs(request, max(1, missing))
         free, most = self._usable_rooms(asked, gangs, task)
@@ -77,22 +81,6 @@ class ClaimBounds:
             return True
         self._session.spend("bounded", len(free) // NODES_PER_UNIT)
         return not resources.fits(request, free).any()
-
-    def _entitled_groups(self, task: jobs.Task) -> Flags:
-        """Return the groups (T) of pods that the queue may take for such a task."""
-        columns, pool = self._columns, self._pool
-        size = len(columns.representatives)
-        if not columns.alike or size > similar_victims.GROUPS_PER_NODE * self._session.layout.size:
-            return np.ones(size, dtype=np.bool_)
-        found = np.zeros(size, dtype=np.bool_)
-        groups, first = np.unique(columns.groups[self._candidates], return_index=True)
-        places = self._places[self._candidates][first]
-        for group, place in zip(groups.tolist(), places.tolist(), strict=True):
-            self._session.spend("bounded", similar_victims.ASK_COST)
-            found[group] = self._session.dispatch.may_be_entitled(
-                pool.hook, task, columns.pods.task(place), any_amounts=True
-            )
-        return found
 
     def _gangs(self, request: resources.Vector, number: int) -> bytes:
         """Return which kinds of gangs (U) aren't too large to go whole for so many such pods."""
@@ -132,17 +120,19 @@ class ClaimBounds:
             gangs = b"\1" * len(gangs)
         if (asked, gangs, domain) not in self._usable:
             if (asked, gangs) not in self._rooms:
-                self._rooms[asked, gangs] = self._room(asked, np.frombuffer(gangs, dtype=np.bool_))
+                allowed = np.frombuffer(gangs, dtype=np.bool_)
+                self._rooms[asked, gangs] = self._room(task, allowed)
             room = self._rooms[asked, gangs][pools.reach[domain][pools.kinds]]
             most = room.max(axis=0, initial=-resources.SUM_MAX)
             self._usable[asked, gangs, domain] = resources.by_column(room), most
         return self._usable[asked, gangs, domain]
 
-    def _room(self, asked: bytes, gangs: Flags) -> resources.Vector:
+    def _room(self, task: jobs.Task, gangs: Flags) -> resources.Vector:
         """Return the most that each node would have free, (N, R)."""
         columns, pods = self._columns, self._columns.pods
         self._session.spend("bounded", len(self._places) // PODS_PER_UNIT)
-        entitled = self._candidates & self._entitled[asked][columns.groups]
+        groups = self._entitled.of(self._pool.claimant, task).groups
+        entitled = self._candidates & groups[columns.groups]
         # One entitled pod is enough for a gang to go whole.
         owners = np.zeros(len(pods.states), dtype=np.bool_)
         owners[pods.owners[entitled]] = True

@@ -11,11 +11,12 @@ from collections.abc import Callable, Hashable, Mapping
 
 from vscheduler.core.api import contracts
 from vscheduler.core.model import durations, queues
-from vscheduler.core.placement import nominated_pods
+from vscheduler.core.placement import nominated_pods, unschedulable_classes
 from vscheduler.core.placement.gang_search import attempt
 from vscheduler.core.preemption import (
     cheapest_nodes,
     claim_bounds,
+    entitled_groups,
     nominations,
     preemptors,
     relocations,
@@ -94,6 +95,8 @@ class Planner:
         likeness = preemptor.likeness(session)
         if likeness in self._failed:
             return False
+        equal = unschedulable_classes.representative(preemptor.state.job)
+        self._kept.entitled.ask(queue, scope, preemptor.tasks if equal is None else [equal])
         if not self._is_excluded(queue, preemptor, scope):
             if self._finds_a_plan(queue, preemptor, scope):
                 return True
@@ -155,7 +158,8 @@ class Planner:
         if bounds is None:
             whole = self.whole_gangs is not victims.WholeGangs.NEVER
             pool = self._pool(queue, scope, whole=whole, moving=False)
-            bounds = claim_bounds.ClaimBounds(self.session, self._kept.columns, pool)
+            kept = self._kept
+            bounds = claim_bounds.ClaimBounds(self.session, kept.columns, kept.entitled, pool)
             self._bounds[queue.name] = bounds
         return bounds.exclude(preemptor)
 
@@ -201,6 +205,7 @@ class Planner:
         preemptor.drop(tried.placed)
         self._failed.clear()
         self._bounds.clear()
+        self._kept.entitled.forget()
         self._has_failed = False
         return True
 
@@ -211,6 +216,11 @@ class Planner:
     @functools.cached_property
     def _kept(self) -> cheapest_nodes.KeptBounds:
         """What searches on behalf of different jobs share."""
-        columns = victim_columns.VictimColumns(self.session, self._oldest)
-        self.session.spend("columns", len(columns.queues) // PODS_PER_UNIT + columns.pods.read)
-        return cheapest_nodes.KeptBounds(columns)
+        session, known = (
+            self.session,
+            self.session.dispatch.tells_alike(self.hook, "alike_resources"),
+        )
+        columns = victim_columns.VictimColumns(session, self._oldest, by_resources=known)
+        session.spend("columns", len(columns.queues) // PODS_PER_UNIT + columns.pods.read)
+        entitled = entitled_groups.EntitledGroups(session, columns, self.hook)
+        return cheapest_nodes.KeptBounds(columns, entitled)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vscheduler.core.model import jobs
-from vscheduler.core.preemption import victim_columns, victims
+from vscheduler.core.preemption import entitled_groups, victim_columns, victims
 from vscheduler.core.session import session as working
 from vscheduler.core.session import statement
 
@@ -46,10 +46,13 @@ class SimilarVictims:
         columns: victim_columns.VictimColumns,
         pool: victims.VictimCandidates,
         task: jobs.Task,
+        entitled: entitled_groups.Entitled,
     ) -> None:
         self._session, self._columns, self._pool, self._task = session, columns, pool, task
+        self._entitled = entitled
         self._asks = (
-            columns.alike and len(columns.representatives) <= GROUPS_PER_NODE * session.layout.size
+            columns.likeness is victim_columns.Likeness.CLASS
+            and int(entitled.groups.sum()) <= GROUPS_PER_NODE * session.layout.size
         )
         self._pods: dict[int, list[float]] = {}
         """Overshoots of one victim, two, and so on, by group."""
@@ -78,7 +81,7 @@ class SimilarVictims:
         columns, found = self._columns, {}
         for group in range(len(columns.representatives)):
             queue = columns.queue_names[columns.queue_of(group)]
-            if queue in self._pool.scope.queues:
+            if queue in self._pool.scope.queues and self._entitled.groups[group]:
                 if group not in self._pods:
                     self._pods[group] = self._overshoots(group, trial, evict)
                 rank = self._pool.rank(queue)
@@ -93,6 +96,7 @@ class SimilarVictims:
         proportionate tells which gangs aren't too large.
         """
         columns, scope, found = self._columns, self._pool.scope, {}
+        entitled = set(columns.gang_groups[self._entitled.owners].tolist())
         groups, first = np.unique(columns.gang_groups, return_index=True)
         for group, place in zip(groups.tolist(), first.tolist(), strict=True):
             state = columns.pods.states[place]
@@ -101,6 +105,8 @@ class SimilarVictims:
                     found[group] = NOTHING
                 continue
             if state.job.queue not in scope.queues:
+                continue
+            if group not in entitled:
                 continue
             if state.job.id == scope.without:
                 found[group] = NOTHING
@@ -119,6 +125,8 @@ class SimilarVictims:
     ) -> list[float]:
         """Return the overshoots if one pod of the group is evicted, then two, and so on."""
         columns, found = self._columns, list[float]()
+        if not self._asks:
+            return [0.0] if columns.first_of(group, self._pool.scope, 1) else []
         deep = len(columns.representatives) <= DEEP_GROUPS_MAX
         members = columns.first_of(group, self._pool.scope, self._depth(group) if deep else 1)
         checkpoint = trial.checkpoint()
@@ -154,7 +162,10 @@ class SimilarVictims:
         if not self._asks:
             return 0.0
         self._session.spend("similar", ASK_COST)
-        if not any(asked.may_be_entitled(pool.hook, self._task, each) for each in tasks):
+        entitled = (
+            asked.may_be_entitled(pool.hook, self._task, each, "alike_victims") for each in tasks
+        )
+        if not any(entitled):
             return None
         if pool.rules.relocation is not None:
             return 0.0  # whatever can't be evicted now may be moved once the queue has lost others

@@ -1,10 +1,13 @@
 """VictimColumns: what may be evicted on which node, in columns that follow the cycle's statements.
 
 Pods with equal queue, class and priorities on nodes of one kind form a group. For most plugins, all
-pods of a group are equal victims, so the plugins are asked once for a group.
+pods of a group are equal victims, so the plugins are asked once for a group. Where that makes too
+many groups, pods of a queue that request the same resources on nodes of one kind form a group: they
+may cost different amounts, but for some plugins a queue may take all of them or none.
 """
 
 from collections.abc import Callable, Collection, Sequence
+from enum import Enum
 from functools import cached_property
 
 import numpy as np
@@ -16,7 +19,10 @@ from vscheduler.core.session import evictable_pods
 from vscheduler.core.session import session as working
 
 GROUPS_MAX = 256
-"""With more groups, pods are grouped by queue only, and plugins aren't asked about groups."""
+"""With more groups, pods are grouped by what they request, if plugins tell these apart."""
+
+COARSE_GROUPS_MAX = 1024
+"""With more groups even then, or of gangs than GROUPS_MAX, nothing is asked about groups."""
 
 CHUNK = 1024
 """How many pods of a group are looked at in one go."""
@@ -25,12 +31,23 @@ Rows = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
 
+class Likeness(Enum):
+    """What pods of a group have in common."""
+
+    CLASS = "queue, class, priorities and kind of node"
+    RESOURCES = "queue, requested resources and kind of node"
+    QUEUE = "queue"
+
+
 class VictimColumns:
     """The pods (P) that an action may evict, sorted by row, and their jobs (J)."""
 
-    def __init__(self, session: working.Session, oldest: float) -> None:
-        """Read the pods as they are now. Pods that started after `oldest` are left out."""
-        self._session = session
+    def __init__(self, session: working.Session, oldest: float, *, by_resources: bool) -> None:
+        """Read the pods as they are now. Pods that started after `oldest` are left out.
+
+        `by_resources` tells whether groups by requested resources are worth asking about.
+        """
+        self._session, self._by_resources = session, by_resources
         self.pods = session.cluster.evictable
         owners = self.pods.owners
         states = self.pods.states
@@ -188,38 +205,32 @@ class VictimColumns:
         return total
 
     @property
-    def alike(self) -> bool:
-        """Whether pods of a group have equal classes and priorities, and not only equal queues."""
-        return len(self.representatives) <= GROUPS_MAX and self._fine
+    def likeness(self) -> Likeness:
+        """What pods of a group have in common."""
+        return self._grouping[2]
 
     @cached_property
-    def _grouping(self) -> tuple[Rows, list[int], bool]:
-        kinds = self._session.pools.kinds
-        parts = (
-            self.queues,
-            self.pods.class_numbers,
-            _numbered(self.levels),
-            _numbered(self.pods.priorities),
-            kinds[self.pods.rows],
-        )
-        codes = np.zeros(len(self.queues), dtype=np.int64)
-        for part in parts:
-            codes = codes * (int(part.max(initial=0)) + 1) + part
-        fine = True
-        _, first, groups = np.unique(codes, return_index=True, return_inverse=True)
-        if len(first) > GROUPS_MAX:
-            fine = False
-            _, first, groups = np.unique(self.queues, return_index=True, return_inverse=True)
-        return groups, first.tolist(), fine
+    def _grouping(self) -> tuple[Rows, list[int], Likeness]:
+        kinds = self._session.pools.kinds[self.pods.rows]
+        of_pods = (_numbered(self.levels), _numbered(self.pods.priorities))
+        parts: dict[Likeness, tuple[Rows, ...]] = {
+            Likeness.CLASS: (self.pods.class_numbers, *of_pods, kinds)
+        }
+        limits = {Likeness.CLASS: GROUPS_MAX, Likeness.RESOURCES: COARSE_GROUPS_MAX}
+        if self._by_resources:
+            requested = np.unique(self.requests > 0, axis=0, return_inverse=True)[1].ravel()
+            parts[Likeness.RESOURCES] = (requested[self.pods.class_numbers], kinds)
+        for likeness, each in parts.items():
+            first, groups = _grouped(self.queues, *each)
+            if len(first) <= limits[likeness]:
+                return groups, first.tolist(), likeness
+        first, groups = _grouped(self.queues)
+        return groups, first.tolist(), Likeness.QUEUE
 
     @property
     def groups(self) -> Rows:
         """The group of each pod, (P,)."""
         return self._grouping[0]
-
-    @property
-    def _fine(self) -> bool:
-        return self._grouping[2]
 
     @cached_property
     def representatives(self) -> Sequence[int]:
@@ -309,6 +320,15 @@ class VictimColumns:
         for place in np.flatnonzero(chosen & self.steady).tolist():
             task = self.pods.task(place)
             self.steady[place] = not any(covers(task) for covers in spent[task.namespace])
+
+
+def _grouped(*parts: Rows) -> tuple[Rows, Rows]:
+    """Return the first place of each group of equal places, and the group of each place."""
+    codes = np.zeros(len(parts[0]), dtype=np.int64)
+    for part in parts:
+        codes = codes * (int(part.max(initial=0)) + 1) + part
+    _, first, groups = np.unique(codes, return_index=True, return_inverse=True)
+    return first, groups
 
 
 def _numbered(values: NDArray[np.float64]) -> Rows:

@@ -19,6 +19,9 @@ from vscheduler.core.session import declared_reads
 
 Answer = TypeVar("Answer")
 
+ALIKE = ("alike_victims", "alike_claimants", "alike_resources")
+"""Attributes with which plugins declare for which pods a hook's answers are equal."""
+
 ABSTAINS: tuple[float, ...] = ()
 """The sort key of an abstaining plugin: less than all other keys, and equal to itself."""
 
@@ -38,8 +41,7 @@ class Unopened:
     The plugin itself isn't used any more, since its state may be incomplete.
     """
 
-    alike_victims: Sequence[str] = ()
-    alike_claimants: Sequence[str] = ()
+    alike_victims = alike_claimants = alike_resources = ()
 
     def __getattr__(self, hook: str) -> Callable[..., NoReturn]:
         def fail(*_: object) -> NoReturn:
@@ -57,10 +59,8 @@ class Call:
     role: contracts.VictimRole
     types: tuple[type, ...]
     """The types of valid answers."""
-    alike: bool
-    """Whether answers are equal for similar victims."""
-    any_amounts: bool
-    """Whether answers are equal for claimants of a queue that request the same resources."""
+    alike: frozenset[str]
+    """The attributes of the plugin that name the hook: `alike_victims`, `alike_resources`, …"""
 
 
 class Dispatch:
@@ -83,12 +83,11 @@ class Dispatch:
             found: dict[str, list[Call]] = {}
             for setting, plugin in tier:
                 name, role = setting.plugin.name, setting.plugin.victim_role
-                alike, any_amounts = plugin.alike_victims, plugin.alike_claimants
                 for hook in setting.answers:
                     types = hooks.ANSWER_TYPES.get(hook, hooks.ANYTHING)
                     method = declared_reads.method(plugin, hook)
-                    flags = hook in alike, hook in any_amounts
-                    call = Call(name, method, role, types, *flags)
+                    alike = frozenset(each for each in ALIKE if hook in getattr(plugin, each))
+                    call = Call(name, method, role, types, alike)
                     found.setdefault(hook, []).append(call)
             for hook, calls in found.items():
                 self._tiers[hook].append(calls)
@@ -217,26 +216,29 @@ class Dispatch:
         return []
 
     def may_be_entitled(
-        self, hook: str, claimant: jobs.Task, victim: jobs.Task, *, any_amounts: bool = False
+        self, hook: str, claimant: jobs.Task, victim: jobs.Task, *alike: str
     ) -> bool:
         """Whether `entitled` could name any pod similar to this one: False is certain.
 
-        With `any_amounts`, on behalf of any pod of the claimant's queue with other amounts of the
-        same resources.
+        `alike` are the attributes by which plugins tell which victims, and claimants, are similar.
         """
         for tier in self._tiers[hook]:
             calls = [call for call in tier if call.role is contracts.VictimRole.ENTITLES]
-            alike = [call for call in calls if call.alike and (call.any_amounts or not any_amounts)]
-            answers = [self._victims(call, hook, claimant, (victim,)) for call in alike]
+            known = [call for call in calls if call.alike.issuperset(alike)]
+            answers = [self._victims(each, hook, claimant, (victim,)) for each in known]
             if any(answer is not None and not answer for answer in answers):
                 return False
-            if len(alike) < len(calls) or any(answers):
+            if len(known) < len(calls) or any(answers):
                 return not self.evictions_off
         return False
 
+    def tells_alike(self, hook: str, attribute: str) -> bool:
+        """Whether any plugin names the hook in this attribute."""
+        return any(attribute in call.alike for call in self._calls[hook])
+
     def share_of_similar(self, *subject: object) -> decisions.ShareAfter | None:
         """Return the answer of `share_after` for pods similar to these; None if it may differ."""
-        if all(call.alike for call in self._calls["share_after"]):
+        if all("alike_victims" in call.alike for call in self._calls["share_after"]):
             found: decisions.ShareAfter | None = self.first("share_after", None, *subject)
             return found
         return None
