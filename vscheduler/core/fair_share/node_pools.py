@@ -15,7 +15,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.core.fair_share import demands
+from vscheduler.core.fair_share import demands, device_supply
 from vscheduler.core.model import jobs, nodes, resources, snapshot
 from vscheduler.core.model.queues import Queue
 
@@ -35,15 +35,6 @@ class Domain:
     """The nodes (N,)."""
 
 
-class DeviceSupply(Protocol):
-    """The devices that claims can get, as far as shares read them."""
-
-    def supply(self, space: resources.ResourceSpace) -> resources.Vector | None:
-        """Return how many devices of each class nodes have, without those of other schedulers'
-        pods, (N, R); None where no resource stands for devices.
-        """
-
-
 class ClusterView(Protocol):
     """The cluster in this cycle, as far as node pools read a Session."""
 
@@ -52,7 +43,7 @@ class ClusterView(Protocol):
     jobs_without_queue: list[jobs.Job]
 
     @property
-    def devices(self) -> DeviceSupply:
+    def devices(self) -> device_supply.DeviceSupply:
         """The devices of the cluster."""
 
     @property
@@ -93,10 +84,7 @@ class PoolNodes:
 
 
 def pool_nodes(cluster: ClusterView) -> PoolNodes:
-    """Return the nodes as they are.
-
-    Pods of jobs without an existing queue count as other schedulers'.
-    """
+    """Return the nodes as they are; pods of jobs without a queue count as other schedulers'."""
     table = cluster.snapshot.nodes
     ours = table.ours
     if cluster.jobs_without_queue:
@@ -109,7 +97,7 @@ def pool_nodes(cluster: ClusterView) -> PoolNodes:
     others = np.maximum(table.used - table.releasing - ours, 0)
     devices = cluster.devices.supply(cluster.space)
     if devices is not None:
-        ours = ours + _held_devices(cluster)
+        ours = ours + device_supply.held(cluster.snapshot, cluster.space)
     return PoolNodes(
         layout=table.layout,
         allocatable=table.allocatable,
@@ -117,19 +105,6 @@ def pool_nodes(cluster: ClusterView) -> PoolNodes:
         ours=ours,
         devices=devices,
     )
-
-
-def _held_devices(cluster: ClusterView) -> resources.Vector:
-    """Return the devices that pods of ours hold on each node, (N, R)."""
-    table, space = cluster.snapshot.nodes, cluster.space
-    held = np.zeros_like(table.ours)
-    for pod_class, placed in cluster.snapshot.pods_by_class.items():
-        if pod_class.devices:
-            rows = placed.rows(table.layout)
-            there = rows >= 0
-            each = placed.counts[there, np.newaxis] * space.vector(pod_class.devices)
-            np.add.at(held, rows[there], each)
-    return held
 
 
 @dataclass(slots=True)
