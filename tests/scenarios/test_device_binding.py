@@ -88,6 +88,18 @@ def test_what_a_gang_cannot_use_any_more_is_given_back(written: int) -> None:
     assert set(binds(lab.cycle()).values()) == {node}
 
 
+def test_a_deleted_claim_of_a_pod_that_waits_gives_its_devices_back() -> None:
+    """Kubernetes would keep them for the pod, which can't start with a claim that goes."""
+    lab = Lab(TWO_NODES, GPU, *FOUR, *CLAIMS, uses=EACH)
+    lab.cycle()
+    name = next(iter(lab.allocated()))
+    claim = lab.get("ResourceClaim", name)
+    claim["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    lab.put(claim)
+    assert name in {each.name for each in lab.cycle().deallocations}
+    assert name not in lab.allocated()
+
+
 def test_claims_of_a_deleted_job_are_left_to_kubernetes() -> None:
     """Its controller knows which pods are gone."""
     lab = Lab(TWO_NODES, GPU, *FOUR, *CLAIMS, uses=EACH)

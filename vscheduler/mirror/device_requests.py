@@ -34,13 +34,13 @@ class Target:
 
 def is_about(change: Change, claim: devices.ResourceClaim) -> bool:
     """Whether the claim is still the one that was decided on, and may get the change."""
-    if claim.uid != change.uid or claim.writing or claim.deleting:
+    if claim.uid != change.uid or claim.writing:
         return False
     match change:
         case device_decisions.ClaimAllocation(allocation=None):
-            return claim.allocation is not None
+            return claim.allocation is not None and not claim.deleting
         case device_decisions.ClaimAllocation():
-            return claim.allocation is None
+            return claim.allocation is None and not claim.deleting
         case device_decisions.DeallocateClaim():
             return claim.allocation is not None
 

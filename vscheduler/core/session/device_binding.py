@@ -107,7 +107,7 @@ class DeviceBinding:
     @staticmethod
     def _is_ours(claim: devices.ResourceClaim, unbound: Collection[str]) -> bool:
         """Whether the claim is allocated for waiting pods of this scheduler only."""
-        if claim.allocation is None or claim.deleting or not claim.reserved_for:
+        if claim.allocation is None or not claim.reserved_for:
             return False
         return all(each.resource == "pods" and each.uid in unbound for each in claim.reserved_for)
 
