@@ -5,7 +5,6 @@ with the last events, and ends with status 1.
 """
 
 import argparse
-import os
 import shlex
 import subprocess
 import sys
@@ -15,8 +14,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from tests.simulation import actors, knobs, simulation
-from tests.simulation.kernel import core, patching
+from tests.simulation import actors, knobs, programs, simulation
+from tests.simulation.kernel import core
 
 LAST = 40
 """How many of the last log lines and writes a failure shows."""
@@ -159,26 +158,11 @@ def _rule(options: argparse.Namespace) -> str:
     return "" if done.returncode == 0 else done.stderr.strip().rpartition("\n")[2].partition(":")[0]
 
 
-def _same_hashes(arguments: Sequence[str]) -> None:
-    """Begin again with hashes that depend on the simulation's seed only.
-
-    Kopf keeps resources in sets, so the order in which it watches them depends on hashes.
-    """
+def _hash_seed(arguments: Sequence[str]) -> str:
+    """The hash seed of a run, which depends on the simulation's seed only."""
     seeds = [each for each in arguments if not each.startswith("-")]
-    wanted = str(zlib.crc32(seeds[0].encode())) if seeds else "0"
-    if os.environ.get("PYTHONHASHSEED") != wanted:
-        environment = {**os.environ, "PYTHONHASHSEED": wanted}
-        command = [sys.executable, "-m", "tests.simulation", *arguments]
-        os.execve(sys.executable, command, environment)  # noqa: S606 - this program
+    return str(zlib.crc32(seeds[0].encode())) if seeds else "0"
 
 
 if __name__ == "__main__":
-    _same_hashes(sys.argv[1:])
-    STATUS = 2
-    try:
-        STATUS = main(sys.argv[1:])
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        if sys.exc_info()[0] is None:
-            patching.end_program(STATUS)
+    programs.run("tests.simulation", _hash_seed(sys.argv[1:]), main)

@@ -9,7 +9,6 @@ the end no device belongs to nobody. Prints each write at which a process was ki
 
 import argparse
 import functools
-import os
 import re
 import sys
 import tempfile
@@ -17,14 +16,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.simulation import actors, faults, judges, knobs, simulation
+from tests.simulation import actors, faults, judges, knobs, programs, simulation
 from tests.simulation.actors import device_users, objects, storage, volume_users
 from tests.simulation.actors.base import Object
 from tests.simulation.actors.informers import path
 from tests.simulation.api_server.client import Client
 from tests.simulation.judges import devices
 from tests.simulation.judges import objects as reading
-from tests.simulation.kernel import core, patching, processes
+from tests.simulation.kernel import core, processes
 from vscheduler.sandbox import errors
 
 NODES = 2
@@ -275,21 +274,5 @@ def main(arguments: Sequence[str]) -> int:
     return 0 if world.outcome.faultless else 1
 
 
-def _same_hashes(arguments: Sequence[str]) -> None:
-    """Begin again with hashes that don't differ from run to run, as the histories would."""
-    if os.environ.get("PYTHONHASHSEED") != HASH_SEED:
-        environment = {**os.environ, "PYTHONHASHSEED": HASH_SEED}
-        command = [sys.executable, "-m", "tests.simulation.killed", *arguments]
-        os.execve(sys.executable, command, environment)  # noqa: S606 - this program
-
-
 if __name__ == "__main__":
-    _same_hashes(sys.argv[1:])
-    STATUS = 2
-    try:
-        STATUS = main(sys.argv[1:])
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        if sys.exc_info()[0] is None:
-            patching.end_program(STATUS)
+    programs.run("tests.simulation.killed", HASH_SEED, main)
