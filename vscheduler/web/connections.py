@@ -21,26 +21,40 @@ REQUEST_SECONDS = 30.0
 
 
 class Limits:
-    """Counts connections."""
+    """Knows the connections, and bounds their number."""
 
     def __init__(self) -> None:
-        self._all = 0
+        self._open: set[asyncio.Transport] = set()
         self._by_address: Counter[str] = Counter()
+        self._ended = False
+        self._nobody = asyncio.Event()
+        self._nobody.set()
 
-    def enter(self, address: str) -> bool:
+    def enter(self, address: str, transport: asyncio.Transport) -> bool:
         """Count a connection, unless there are too many."""
-        if self._all >= CONNECTIONS_MAX or self._by_address[address] >= PER_ADDRESS_MAX:
+        mine = self._by_address[address]
+        if self._ended or len(self._open) >= CONNECTIONS_MAX or mine >= PER_ADDRESS_MAX:
             return False
-        self._all += 1
+        self._open.add(transport)
         self._by_address[address] += 1
+        self._nobody.clear()
         return True
 
-    def leave(self, address: str) -> None:
+    def leave(self, address: str, transport: asyncio.Transport) -> None:
         """Count the end of a connection."""
-        self._all -= 1
+        self._open.remove(transport)
         self._by_address[address] -= 1
         if not self._by_address[address]:
             del self._by_address[address]
+        if not self._open:
+            self._nobody.set()
+
+    async def abort(self) -> None:
+        """End all connections, whatever they still had to send, and allow no more."""
+        self._ended = True
+        for each in tuple(self._open):
+            each.abort()
+        await self._nobody.wait()
 
 
 class Guard(asyncio.Protocol):
@@ -68,7 +82,7 @@ class Guard(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
         peer = transport.get_extra_info("peername")
         self.address = str(peer[0]) if peer else ""
-        if not self._limits.enter(self.address):
+        if not self._limits.enter(self.address, self._transport):
             self._transport.abort()
             return
         self._inner = self._serve()
@@ -78,10 +92,10 @@ class Guard(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """asyncio: the connection has ended."""
         self.begin(None)
-        self._transport = None
+        transport, self._transport = self._transport, None
         inner, self._inner = self._inner, None
-        if inner is not None:
-            self._limits.leave(self.address)
+        if inner is not None and transport is not None:
+            self._limits.leave(self.address, transport)
             inner.connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:

@@ -174,6 +174,7 @@ class Server:
             page.streams.close()
             listener.close()
             await runner.cleanup()
+            await limits.abort()
 
     async def _renew_certificate(self) -> None:
         """Read the files of the certificate again when they change; keep the last good ones."""

@@ -1,5 +1,6 @@
 import asyncio
 import contextlib
+import http.client
 import shutil
 import ssl
 import tempfile
@@ -78,14 +79,21 @@ async def answers(port: int) -> bool:
         await ended(writer)
 
 
-async def serial(port: int) -> bytes:
-    """The certificate that the page shows."""
+def certificate(port: int) -> bytes | None:
+    """The one that comes with an answer."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
-    shown = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
-    writer.close()
-    return bytes(shown)
+    link = http.client.HTTPSConnection("127.0.0.1", port, context=context)
+    with contextlib.closing(link):
+        link.request("GET", "/")
+        assert link.getresponse().status == 200
+        assert isinstance(link.sock, ssl.SSLSocket)
+        return link.sock.getpeercert(binary_form=True)
+
+
+async def shown(port: int) -> bytes | None:
+    """The certificate that the page shows."""
+    return await asyncio.to_thread(certificate, port)
 
 
 async def test_it_serves_in_a_thread_and_ends_at_once_with_streams_open() -> None:
@@ -93,15 +101,15 @@ async def test_it_serves_in_a_thread_and_ends_at_once_with_streams_open() -> Non
     async with running() as made, aiohttp.ClientSession() as client:
         url = f"http://127.0.0.1:{made.port}"
         headers = {"Authorization": f"Bearer {stage.ADMIN}"}
+        _, idle = await asyncio.open_connection("127.0.0.1", made.port)
         async with client.get(f"{url}/api/v1/stream", headers=headers) as found:
             assert found.status == 200
-            _, idle = await asyncio.open_connection("127.0.0.1", made.port)
             began = time.monotonic()
             await made.stop()
             assert time.monotonic() - began < server.JOIN_SECONDS
             assert not made._thread.is_alive()
             assert b"This instance of the scheduler ends." in await found.read()
-            idle.close()
+            await ended(idle)
 
 
 async def test_who_sends_no_request_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,14 +155,14 @@ async def test_tls_serves_a_new_certificate_when_its_files_change(
     """Without a restart; files that can't be used are told of, and the last good ones stay."""
     monkeypatch.setattr(server, "CERTIFICATE_SECONDS", 0.02)
     async with running(files) as made:
-        first = await serial(made.port)
+        first = await shown(made.port)
         with testing.capture_logs() as logs:
             spoil(files)
             while not any(each["event"] == "web.certificate_kept" for each in logs):  # noqa: ASYNC110 - a log
                 await asyncio.sleep(0.02)
-            assert await serial(made.port) == first
+            assert await shown(made.port) == first
             issue(tmp_path)
-            while await serial(made.port) == first:  # noqa: ASYNC110 - another thread's doing
+            while await shown(made.port) == first:  # noqa: ASYNC110 - another thread's doing
                 await asyncio.sleep(0.02)
 
 
