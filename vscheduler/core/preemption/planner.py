@@ -17,6 +17,7 @@ from vscheduler.core.preemption import (
     cheapest_nodes,
     claim_bounds,
     entitled_groups,
+    least_loss_search,
     nominations,
     preemptors,
     relocations,
@@ -119,6 +120,7 @@ class Planner:
         kinds: list[Callable[..., search.VictimSearch]] = [search.VictimSearch]
         if attempt.could_help(session, preemptor.state):
             kinds.append(functools.partial(whole_gang_search.WholeGangSearch, {}))
+        kinds.append(least_loss_search.LeastLossSearch)
         for moving in (False, True):
             if moving is not (pods in self._only_moving):
                 continue

@@ -22,17 +22,39 @@ def order(freed: Sequence[resources.Vector], lacking: resources.Vector) -> list[
     share, it may lose one more pod, so the largest comes last.
     """
     scarce = np.flatnonzero(lacking > 0)
-    table = np.array(freed[:VICTIMS_MAX]).reshape(-1, lacking.size)[:, scarce]
-    if not table.size:
-        return None
-    choices = (np.arange(1, 2 ** len(table))[:, np.newaxis] >> np.arange(len(table))) & 1
-    sums = choices @ table
-    choices, sums = (each[(sums >= lacking[scarce]).all(axis=1)] for each in (choices, sums))
+    table = _table(freed, lacking)
+    choices = _sufficient(table[:, scarce], lacking[scarce])
     if not choices.size:
         return None
-    parts = (sums / lacking[scarce]).sum(axis=1)
+    parts = (choices @ table[:, scarce] / lacking[scarce]).sum(axis=1)
     best = np.lexsort((choices.sum(axis=1), parts))[0]
     chosen = np.flatnonzero(choices[best])
-    sizes = (table[chosen] / lacking[scarce]).sum(axis=1)
+    sizes = (table[chosen][:, scarce] / lacking[scarce]).sum(axis=1)
     found: list[int] = chosen[np.argsort(sizes, kind="stable")].tolist()
     return found
+
+
+def least(
+    freed: Sequence[resources.Vector], lacking: resources.Vector, weights: resources.Share
+) -> float:
+    """Return the least that sufficient victims free in all, weighted; inf if none suffice."""
+    scarce = np.flatnonzero(lacking > 0)
+    if not scarce.size:
+        return 0.0
+    table = _table(freed, lacking)
+    choices = _sufficient(table[:, scarce], lacking[scarce])
+    return float((choices @ (table @ weights)).min()) if choices.size else np.inf
+
+
+def _table(freed: Sequence[resources.Vector], lacking: resources.Vector) -> resources.Vector:
+    """Return what each of the victims frees that are looked at, (V, R)."""
+    return np.array(freed[:VICTIMS_MAX], dtype=np.int64).reshape(-1, lacking.size)
+
+
+def _sufficient(table: resources.Vector, lacking: resources.Vector) -> resources.Vector:
+    """Return the choices of victims (C, V) that free what is lacking, each of 0 and 1."""
+    if not table.size:
+        return table
+    choices = (np.arange(1, 2 ** len(table))[:, np.newaxis] >> np.arange(len(table))) & 1
+    enough: resources.Vector = choices[(choices @ table >= lacking).all(axis=1)]
+    return enough

@@ -58,3 +58,15 @@ def test_no_other_choice_frees_less() -> None:
             assert not enough or not any(lacking)
         else:
             assert enough[tuple(sorted(found))] <= min(enough.values()) + 1e-9
+
+
+def test_the_least_loss_counts_resources_that_are_not_lacking() -> None:
+    """By their weights; nothing is lost where nothing is lacking."""
+    weights = np.array([1.0, 0.5])
+    freed = amounts((3, 0), (2, 4), (1, 0))
+    assert smallest_victims.least(freed, np.array([2, 0]), weights) == 3.0
+    assert smallest_victims.least(freed, np.array([1, 0]), weights) == 1.0
+    assert smallest_victims.least(freed, np.array([0, 3]), weights) == 4.0
+    assert smallest_victims.least(freed, np.array([0, 0]), weights) == 0.0
+    assert smallest_victims.least(freed, np.array([7, 0]), weights) == np.inf
+    assert smallest_victims.least([], np.array([1, 0]), weights) == np.inf

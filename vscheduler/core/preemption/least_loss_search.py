@@ -1,0 +1,143 @@
+"""LeastLossSearch: places a gang where queues lose the least, when other choices take too much.
+
+A queue may lose only what it has above its share. Nodes that are chosen for other reasons may need
+victims that are too large, while smaller ones on other nodes would do.
+"""
+
+import functools
+import heapq
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from vscheduler.core.model import jobs, resources
+from vscheduler.core.placement import nominated_pods
+from vscheduler.core.preemption import search, smallest_victims, whole_gang_search
+
+TASKS_MAX = 8
+"""Larger gangs aren't searched for."""
+
+ROWS_MAX = 8
+"""How many nodes are considered for each kind of task: those that lack the least."""
+
+STEPS_MAX = 100
+"""How many incomplete choices of nodes are extended by one more task."""
+
+STEP_COST = 40
+"""Approximate microseconds for one of them."""
+
+TRIED_MAX = 4
+"""How many complete choices are tried."""
+
+Rows = tuple[int, ...]
+"""A row for each of the first tasks."""
+
+Numbers = tuple[int, ...]
+"""For each of some tasks, the first task that is equal."""
+
+
+class LeastLossSearch(whole_gang_search.WholeGangSearch):
+    """One attempt to place a small gang, with the least that single victims could free."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__({}, *arguments)
+        self._is_thrifty = True
+
+    def succeeds(self) -> bool:
+        """Try choices of nodes, those first whose victims free the least in all."""
+        if not self._may_help():
+            return False
+        most = self._most()
+        if most is None:
+            return False
+        rooms = [nominated_pods.room(self._session, task) for task in self._ordered]
+        rows = [self._rows(*each, most) for each in zip(self._ordered, rooms, strict=True)]
+        before = self._trial.checkpoint()
+        for tried, choice in enumerate(self._choices(rows)):
+            if tried == TRIED_MAX:
+                break
+            if self._put_all(list(zip(self._ordered, choice, strict=True))):
+                return True
+            self._trial.rollback(before)
+            self._forget()
+            self._coming.clear()
+        return False
+
+    def _may_help(self) -> bool:
+        """Whether the attempt is about a small gang without parts, and its queue's claims."""
+        parts = self._state.sub_groups is not None or self._state.job.roles_count
+        if self._pool.hook != "reclaimable" or self._pool.rules.whole or parts:
+            return False
+        return not self.has_minimum and 0 < len(self._ordered) <= TASKS_MAX
+
+    @functools.cached_property
+    def _ordered(self) -> Sequence[jobs.Task]:
+        """The tasks to be placed, the largest first, equal ones next to each other."""
+        needed = self._needed_of([task for task in self._tasks if not task.best_effort])
+        kinds = [nominated_pods.alike(self._session, task) for task in needed]
+        places = range(len(needed))
+        order = sorted(
+            places,
+            key=lambda at: (-self._part(self._session.request(needed[at])), kinds.index(kinds[at])),
+        )
+        return [needed[at] for at in order]
+
+    @functools.cached_property
+    def _weights(self) -> resources.Share:
+        """What a unit of each resource counts for: its part of all nodes, (R,)."""
+        weights: resources.Share = 1 / np.maximum(self._session.cluster.allocatable.sum(axis=0), 1)
+        return weights
+
+    def _part(self, amounts: resources.Vector) -> float:
+        """Return how much an amount (R,) is of all nodes."""
+        return float(amounts @ self._weights)
+
+    def _rows(
+        self, task: jobs.Task, room: resources.Vector, most: resources.Vector
+    ) -> Sequence[int]:
+        """Return the rows where the task could have a place, those first that lack the least."""
+        request = self._session.request(task)
+        able = (room + most >= request)[:, request > 0].all(axis=1)
+        rows = np.flatnonzero(able & self._session.placement.reachable(task))
+        lacking = np.maximum(request - room[rows], 0) @ self._weights
+        found: list[int] = rows[np.argsort(lacking, kind="stable")[:ROWS_MAX]].tolist()
+        return found
+
+    def _choices(self, rows: Sequence[Sequence[int]]) -> Iterator[Rows]:
+        """Yield rows for all tasks, in the order of what victims would free at least."""
+        kinds = [nominated_pods.alike(self._session, task) for task in self._ordered]
+        numbers = [kinds.index(kind) for kind in kinds]
+        losses: dict[tuple[int, Numbers], float] = {}
+        ahead: list[tuple[float, int, Rows]] = [(0.0, 0, ())]
+        for _ in range(STEPS_MAX):
+            if not ahead:
+                return
+            loss, _, choice = heapq.heappop(ahead)
+            at = len(choice)
+            if at == len(rows):
+                yield choice
+                continue
+            self._session.spend("claims", STEP_COST)
+            # Of equal tasks, none is on an earlier row than the one before.
+            first = choice[-1] if at and numbers[at] == numbers[at - 1] else 0
+            for row in (each for each in rows[at] if each >= first):
+                here = tuple(itertools.compress(numbers, map(row.__eq__, choice)))
+                after = self._loss(row, (*here, numbers[at]), losses)
+                if after < np.inf:
+                    before = self._loss(row, here, losses)
+                    heapq.heappush(ahead, (loss - before + after, -at - 1, (*choice, row)))
+
+    def _loss(self, row: int, here: Numbers, known: dict[tuple[int, Numbers], float]) -> float:
+        """Return the least that victims on the row free so that these tasks fit; else inf."""
+        if (row, here) not in known:
+            self._session.spend("claims", search.TASK_COST)
+            cluster, name = self._session.cluster, self._session.layout.names[row]
+            load = self._sum(self._ordered[number] for number in here)
+            free = cluster.allocatable[row] - cluster.future_used[row]
+            units = self._pool.units(self._ordered[0], row)
+            freed = [self._sum(each for each in unit.tasks if each.node == name) for unit in units]
+            lacking = np.where(load > 0, load - free, 0)
+            known[row, here] = smallest_victims.least(freed, lacking, self._weights)
+        return known[row, here]
