@@ -42,15 +42,14 @@ class LeastLossSearch(whole_gang_search.WholeGangSearch):
     """One attempt to place a small gang, with the least that single victims could free."""
 
     def __init__(self, *arguments: Any) -> None:
-        super().__init__({}, *arguments)
+        super().__init__(*arguments)
         self._is_thrifty = True
+        self._evictable: dict[int, Sequence[resources.Vector]] = {}
 
     def succeeds(self) -> bool:
         """Try choices of nodes, those first whose victims free the least in all."""
-        if not self._may_help():
-            return False
-        most = self._most()
-        if most is None:
+        most = self._most() if self._may_help() else None
+        if most is None or (len(self._state.job.classes) > 1 and self._places() is None):
             return False
         rooms = [nominated_pods.room(self._session, task) for task in self._ordered]
         rows = [self._rows(*each, most) for each in zip(self._ordered, rooms, strict=True)]
@@ -133,11 +132,16 @@ class LeastLossSearch(whole_gang_search.WholeGangSearch):
         """Return the least that victims on the row free so that these tasks fit; else inf."""
         if (row, here) not in known:
             self._session.spend("claims", search.TASK_COST)
-            cluster, name = self._session.cluster, self._session.layout.names[row]
+            cluster = self._session.cluster
             load = self._sum(self._ordered[number] for number in here)
             free = cluster.allocatable[row] - cluster.future_used[row]
-            units = self._pool.units(self._ordered[0], row)
-            freed = [self._sum(each for each in unit.tasks if each.node == name) for unit in units]
             lacking = np.where(load > 0, load - free, 0)
-            known[row, here] = smallest_victims.least(freed, lacking, self._weights)
+            known[row, here] = smallest_victims.least(self._freed(row), lacking, self._weights)
         return known[row, here]
+
+    def _freed(self, row: int) -> Sequence[resources.Vector]:
+        """Return what each pod on the row frees that may be evicted, (R,), the preferred first."""
+        if row not in self._evictable:
+            units = self._pool.units(self._ordered[0], row)
+            self._evictable[row] = [self._sum(unit.tasks) for unit in units]
+        return self._evictable[row]

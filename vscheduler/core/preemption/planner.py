@@ -118,9 +118,10 @@ class Planner:
         gangs = (False,) if self.whole_gangs is victims.WholeGangs.NEVER else (False, True)
         pods = (queue.name, nominated_pods.alike(session, preemptor.tasks[0]))
         kinds: list[Callable[..., search.VictimSearch]] = [search.VictimSearch]
+        known = whole_gang_search.Found()
         if attempt.could_help(session, preemptor.state):
-            kinds.append(functools.partial(whole_gang_search.WholeGangSearch, {}))
-        kinds.append(least_loss_search.LeastLossSearch)
+            kinds.append(functools.partial(whole_gang_search.WholeGangSearch, known))
+        kinds.append(functools.partial(least_loss_search.LeastLossSearch, known))
         for moving in (False, True):
             if moving is not (pods in self._only_moving):
                 continue

@@ -5,6 +5,7 @@ more victims than necessary.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -21,8 +22,17 @@ from vscheduler.core.preemption import (
 )
 
 Places = list[tuple[jobs.Task, int]] | None
-Found = dict[bytes, Places]
-"""Nodes for the gang, by what evictions could free."""
+
+
+@dataclass(slots=True, eq=False)
+class Found:
+    """What the attempts of a plan have found."""
+
+    most: dict[tuple[bool, bool], resources.Vector | None] = field(default_factory=dict)
+    """What evictions could free on each node, (N, R), with whole gangs and moves or without; None
+    if that can't be enough."""
+    places: dict[bytes, Places] = field(default_factory=dict)
+    """Nodes for the gang, by what evictions could free."""
 
 
 class WholeGangSearch(search.VictimSearch):
@@ -77,16 +87,23 @@ class WholeGangSearch(search.VictimSearch):
         if most is None:
             return None
         key = most.tobytes()
-        if key not in self._known:
+        if key not in self._known.places:
             rooms = snapshot.SearchRoom
             room = rooms.EVICTABLE_GANGS if self._pool.rules.whole else rooms.EVICTABLE
-            self._known[key] = attempt.with_room_to_free(
+            self._known.places[key] = attempt.with_room_to_free(
                 self._session, self._state, self._tasks, room, most
             )
-        return self._known[key]
+        return self._known.places[key]
 
     def _most(self) -> resources.Vector | None:
         """Return what evictions could free on each node, (N, R); None if that can't be enough."""
+        rules, known = self._pool.rules, self._known.most
+        key = rules.whole, rules.relocation is not None
+        if key not in known:
+            known[key] = self._compute_most()
+        return known[key]
+
+    def _compute_most(self) -> resources.Vector | None:
         sized = [task for task in self._tasks if not task.best_effort]
         needed = self._needed_of(sized)
         kinds = [nominated_pods.alike(self._session, task) for task in sized]
