@@ -89,6 +89,35 @@ class Policy:
     change while the Mirror stays."""
     hard_topology_waits: bool = True
     """Whether gangs with a hard network topology wait; otherwise such gangs start on any nodes."""
+    nodes_last: bool = field(init=False, compare=False, repr=False)
+    """Whether all answers about nodes, classes and queues stay the same in every cycle."""
+    parks_jobs: bool = field(init=False, compare=False, repr=False)
+    """Whether jobs without room may be left out of cycles (session.parked_jobs).
+
+    Plugins must declare what their answers about such jobs depend on.
+    """
+    trees: frozenset[str] = field(init=False, compare=False, repr=False)
+    """The names of the plugins that are configured with hierarchical queues."""
+
+    def __post_init__(self) -> None:
+        """Answer once what every cycle asks."""
+        every = [setting for tier in self.tiers for setting in tier]
+        nodes_last = all(
+            setting.plugin.nodes_last
+            for setting in every
+            if not setting.answers.isdisjoint(("class_nodes", "queue_nodes"))
+        )
+        parks_jobs = (
+            self.rules.leaves_jobs_out
+            and nodes_last
+            and self.runs("enqueue")
+            and self.runs("allocate")
+            and all(each.plugin.waiting_lasts for each in every if each.answers & ABOUT_WAITING)
+        )
+        trees = frozenset(each.plugin.name for each in every if "enableHierarchy" in each.flags)
+        for name, value in (("nodes_last", nodes_last), ("parks_jobs", parks_jobs)):
+            object.__setattr__(self, name, value)
+        object.__setattr__(self, "trees", trees)
 
     def runs(self, action: str) -> bool:
         """Whether an action of this name is configured."""
@@ -106,42 +135,13 @@ class Policy:
             ),
         )
 
-    @property
-    def nodes_last(self) -> bool:
-        """Whether all answers about nodes, classes and queues stay the same in every cycle."""
-        return all(
-            setting.plugin.nodes_last
-            for tier in self.tiers
-            for setting in tier
-            if not setting.answers.isdisjoint(("class_nodes", "queue_nodes"))
-        )
-
-    @property
-    def parks_jobs(self) -> bool:
-        """Whether jobs without room may be left out of cycles (session.parked_jobs).
-
-        Plugins must declare what their answers about such jobs depend on.
-        """
-        if not (self.rules.parks_jobs and self.nodes_last):
-            return False
-        asked = [each for tier in self.tiers for each in tier if each.answers & ABOUT_WAITING]
-        return (
-            self.runs("enqueue")
-            and self.runs("allocate")
-            and all(setting.plugin.waiting_lasts for setting in asked)
-        )
-
     def has_plugin(self, plugin: str) -> bool:
         """Whether a plugin of this name is configured."""
         return any(setting.plugin.name == plugin for tier in self.tiers for setting in tier)
 
     def has_tree(self, plugin: str) -> bool:
         """Whether a plugin of this name is configured with hierarchical queues."""
-        return any(
-            setting.plugin.name == plugin and "enableHierarchy" in setting.flags
-            for tier in self.tiers
-            for setting in tier
-        )
+        return plugin in self.trees
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

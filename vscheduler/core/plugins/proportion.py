@@ -54,7 +54,7 @@ class Proportion(contracts.Plugin):
             state = session.job_states[job.id]
             if inqueue_resources.holds(state):
                 self._add_inqueue(self._attributes[job.queue], self._inqueue_of(state))
-        for name, amounts in session.demands.promised.items():
+        for name, amounts in session.demands.promised:
             self._add_inqueue(self._attributes[name], amounts)
 
     def start(self) -> None:

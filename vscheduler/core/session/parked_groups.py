@@ -111,18 +111,20 @@ class ParkedGroups:
     @cached_property
     def counted(self) -> demands.CountedPods:
         """What the jobs request, and what was promised to them."""
-        pods: dict[demands.Pair, demands.PendingPods] = {}
+        pods: dict[demands.Pair, demands.CountedPod] = {}
+        queues: dict[str, jobs.JobId] = {}
         promised: dict[str, resources.ResourceMap] = {}
         for group in self.groups:
             first = group.first
             pair = first.queue, first.tasks[0].pod_class
             number = len(first.tasks) * len(group.members)
-            known = pods.get(pair) or demands.PendingPods(first.id, *pair, 0)
-            pods[pair] = known._replace(number=known.number + number)
+            known = pods.get(pair) or demands.CountedPod(first.id, 0, *pair, 0, 0)
+            pods[pair] = known._replace(pending=known.pending + number)
+            queues.setdefault(first.queue, first.id)
             for job in group.due:
                 more = inqueue_resources.outstanding(job_state.JobState(group.members[job]))
                 promised[first.queue] = resources.add(promised.get(first.queue, {}), more)
-        return demands.CountedPods(pods=tuple(pods.values()), promised=promised)
+        return demands.CountedPods(pods=pods.values(), queues=queues, promised=promised)
 
     def only(self, staying: Collection[jobs.JobId]) -> "ParkedGroups":
         """Return these jobs only."""

@@ -18,31 +18,30 @@ from typing import Protocol
 from vscheduler.core.config import policy as policies
 from vscheduler.core.fair_share import inqueue_resources, node_pools
 from vscheduler.core.model import decisions, jobs, resources, snapshot
-from vscheduler.core.session import decided, job_state, job_states, parked_groups
+from vscheduler.core.session import decided, job_state, job_states, parked_groups, settled_jobs
 
 
 def divide(
-    taken: snapshot.Snapshot, policy: policies.Policy, *, apart: bool
+    every: Sequence[jobs.Job], taken: snapshot.Snapshot, policy: policies.Policy, *, apart: bool
 ) -> tuple[Sequence[jobs.Job], "Parking"]:
     """Return the jobs that are awake in this cycle, and those that stay parked.
 
-    `apart` says that no pod has a term about other pods: pods compete for resources only. A job
-    that has changed is another object. A job whose admission expires is awake.
+    `every` are the jobs of the snapshot without settled ones. `apart` says that no pod has a term
+    about other pods: pods compete for resources only. A job that has changed is another object. A
+    job whose admission expires is awake.
     """
     if not (policy.parks_jobs and _may_last(taken, apart=apart)):
-        return taken.jobs, Parking(is_on=False)
+        return every, Parking(is_on=False)
     known = taken.carried.parked
     if not isinstance(known, parked_groups.ParkedJobs) or not known.holds(taken, policy):
-        return taken.jobs, Parking()
-    parked = known.found.jobs
-    awake = [job for job in taken.jobs if parked.get(job.id) is not job]
-    if len(awake) + len(parked) == len(taken.jobs) and taken.now < known.found.due:
+        return every, Parking()
+    awake, staying = settled_jobs.others(every, known.found.jobs)
+    if len(staying) == len(known.found.jobs) and taken.now < known.found.due:
         return awake, Parking(known.found, known.seen)
     dues = itertools.chain.from_iterable(group.due.items() for group in known.found.groups)
-    late = {job for job, due in dues if taken.now >= due}
-    staying = {job.id for job in taken.jobs if parked.get(job.id) is job} - late
-    awake = [job for job in taken.jobs if job.id not in staying]
-    return awake, Parking(known.found.only(staying), known.seen)
+    left = set(staying) - {job for job, due in dues if taken.now >= due}
+    awake = [job for job in every if job.id not in left]
+    return awake, Parking(known.found.only(left), known.seen)
 
 
 def _may_last(taken: snapshot.Snapshot, *, apart: bool) -> bool:
