@@ -88,4 +88,4 @@ def test_jobs_that_are_left_out_change_no_result(configuration: str, seeds: int)
         waiting_world.WaitingWorld(seed, tree).live(compared.run, CYCLES)
     assert compared.parked > seeds * CYCLES
     assert compared.settled > seeds * CYCLES
-    assert compared.woken > seeds
+    assert compared.woken >= seeds

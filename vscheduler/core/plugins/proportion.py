@@ -21,6 +21,7 @@ class Proportion(contracts.Plugin):
     """Weighted fair shares of queues, with guarantees and capabilities."""
 
     name = "proportion"
+    claims_last = True
     arguments: ClassVar[Mapping[str, contracts.Argument]] = {
         GRACE: contracts.Argument(str, "30s", parse=durations.seconds),
     }

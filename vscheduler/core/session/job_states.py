@@ -45,6 +45,12 @@ class JobStates(dict[jobs.JobId, job_state.JobState]):
         self[job] = state
         return state
 
+    def in_place(self) -> list[job_state.JobState]:
+        """Return the states of all jobs that aren't parked, by ID: pods of parked jobs have no
+        node.
+        """
+        return [self[job] for job in sorted((*self._awake, *self._settled.by_id))]
+
     def unsettled(self) -> set[jobs.JobId]:
         """Return the jobs whose states are made, and that could still request something."""
         return {job for job, state in super().items() if not state.fully_scheduled}

@@ -7,7 +7,7 @@ import itertools
 import math
 import operator
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -15,7 +15,7 @@ import numpy as np
 from vscheduler.core.config import policy as policies
 from vscheduler.core.fair_share import demands, inqueue_resources, node_pools
 from vscheduler.core.model import decisions, jobs, queues, resources, snapshot
-from vscheduler.core.session import job_state
+from vscheduler.core.session import job_division, job_state, vain_claims
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -164,6 +164,10 @@ class ParkedJobs:
     queues: Mapping[str, queues.Queue]
     seen: Seen
     found: ParkedGroups
+    vain: Mapping[str, vain_claims.VainClaims] = field(default_factory=dict)
+    """By action, what it saw when it found victims for nobody."""
+    division: job_division.JobDivision | None = None
+    """The jobs without settled ones, as last divided by these groups."""
 
     def holds(self, taken: snapshot.Snapshot, policy: policies.Policy) -> bool:
         """Whether the jobs still wait for the same nodes, by the same rules."""

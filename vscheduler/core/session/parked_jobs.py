@@ -18,7 +18,14 @@ from typing import Protocol
 from vscheduler.core.config import policy as policies
 from vscheduler.core.fair_share import inqueue_resources, node_pools
 from vscheduler.core.model import decisions, jobs, resources, snapshot
-from vscheduler.core.session import decided, job_state, job_states, parked_groups, settled_jobs
+from vscheduler.core.session import (
+    decided,
+    job_division,
+    job_state,
+    job_states,
+    parked_groups,
+    vain_claims,
+)
 
 
 def divide(
@@ -35,13 +42,16 @@ def divide(
     known = taken.carried.parked
     if not isinstance(known, parked_groups.ParkedJobs) or not known.holds(taken, policy):
         return every, Parking()
-    awake, staying = settled_jobs.others(every, known.found.jobs)
-    if len(staying) == len(known.found.jobs) and taken.now < known.found.due:
-        return awake, Parking(known.found, known.seen)
-    dues = itertools.chain.from_iterable(group.due.items() for group in known.found.groups)
-    left = set(staying) - {job for job, due in dues if taken.now >= due}
-    awake = [job for job in every if job.id not in left]
-    return awake, Parking(known.found.only(left), known.seen)
+    groups = known.found
+    division, gone = job_division.divide(every, groups.jobs, known.division)
+    dues = itertools.chain.from_iterable(group.due.items() for group in groups.groups)
+    late = {job for job, due in dues if taken.now >= due} if taken.now >= groups.due else set()
+    if gone or late:
+        left = groups.jobs.keys() - late.union(gone)
+        groups = groups.only(left)
+        others = [job for job in every if job.id not in left]
+        division = job_division.JobDivision(every, others)
+    return division.others, Parking(groups, known.seen, known.vain, division=division)
 
 
 def _may_last(taken: snapshot.Snapshot, *, apart: bool) -> bool:
@@ -69,14 +79,21 @@ class Parking:
         self,
         found: parked_groups.ParkedGroups = parked_groups.NO_GROUPS,
         before: parked_groups.Seen | None = None,
+        vain: Mapping[str, vain_claims.VainClaims] | None = None,
         *,
+        division: job_division.JobDivision | None = None,
         is_on: bool = True,
     ) -> None:
-        """`before` is what the reasons of these groups depend on."""
+        """`before` is what the reasons of these groups depend on; `vain` is by action, what it saw
+        when it last found victims for nobody.
+        """
         self.found = found
         """The groups that were parked as the cycle began."""
         self.before = before
         self.is_on = is_on
+        self._division = division
+        self._vain = {} if vain is None else vain
+        self._still_vain: dict[str, vain_claims.VainClaims] = {}
         self._rows = {group: row for row, group in enumerate(found.groups)}
         self.groups: Mapping[parked_groups.ParkedGroup, int] = self._rows
         """The groups that are still parked, with their rows in `found.requests`."""
@@ -113,6 +130,15 @@ class Parking:
         """Say nothing of a group in this cycle; the next cycle finds out its reason."""
         if not group.is_stale:
             self._explained[group] = replace(group, is_stale=True)
+
+    def vain(self, action: str) -> vain_claims.VainClaims | None:
+        """Return what the action saw when it last found victims for nobody, if that is known."""
+        return self._vain.get(action)
+
+    def note_vain(self, action: str, seen: vain_claims.VainClaims | None) -> None:
+        """Record what the action sees in this cycle, in which it finds victims for nobody."""
+        if seen is not None and self.is_on:
+            self._still_vain[action] = seen
 
     def expires(self, job: jobs.JobId, due: float) -> None:
         """Record when the admission of a job with minResources expires."""
@@ -171,6 +197,8 @@ class Parking:
             queues=taken.queues,
             seen=self.seen,
             found=found,
+            vain=self._still_vain,
+            division=self._division if found is self.found else None,
         )
 
     def _concluded(

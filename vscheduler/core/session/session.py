@@ -322,6 +322,11 @@ class Session:
         return self.placement.reachable(task)
 
     @property
+    def touched(self) -> bool:
+        """Whether anything was decided about nodes so far."""
+        return bool(self.cluster.touched)
+
+    @property
     def binds(self) -> Sequence[decisions.Bind]:
         """The pods bound so far."""
         return self.decided.binds

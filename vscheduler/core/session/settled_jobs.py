@@ -8,7 +8,6 @@ identity. What queues hold by settled jobs is added up; plugins that ask for the
 """
 
 import bisect
-import itertools
 import operator
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
@@ -17,6 +16,7 @@ from typing import TypeAlias
 from vscheduler.core.config import policy as policies
 from vscheduler.core.fair_share import demands, inqueue_resources
 from vscheduler.core.model import decisions, jobs, resources, snapshot
+from vscheduler.core.session import job_division
 
 Status: TypeAlias = decisions.GroupStatus
 
@@ -39,32 +39,19 @@ def may_settle(job: jobs.Job) -> bool:
     )
 
 
-def others(
-    every: Sequence[jobs.Job], left_out: Mapping[jobs.JobId, jobs.Job]
-) -> tuple[Sequence[jobs.Job], Collection[jobs.JobId]]:
-    """Return the jobs that aren't among those left out, and the IDs of those that are.
-
-    A job that has changed is another object. No function is called for each job, since there may be
-    very many.
-    """
-    if not left_out:
-        return every, ()
-    ids = list(map(operator.attrgetter("id"), every))
-    same = list(map(operator.is_, map(left_out.get, ids), every))
-    found = list(itertools.compress(every, map(operator.not_, same)))
-    if len(found) + len(left_out) == len(every):
-        return found, left_out.keys()
-    return found, set(itertools.compress(ids, same))
-
-
 def known(
     taken: snapshot.Snapshot, policy: policies.Policy
 ) -> tuple[Sequence[jobs.Job], "SettledJobs"]:
     """Return the other jobs of the snapshot, and those that the last cycle knows to be settled."""
     carried = taken.carried.settled
     if not isinstance(carried, SettledJobs):
-        return taken.jobs, SettledJobs(policy)
+        return taken.jobs, _nobody(taken, policy)
     return carried.present(taken, policy)
+
+
+def _nobody(taken: snapshot.Snapshot, policy: policies.Policy) -> "SettledJobs":
+    division = job_division.JobDivision(taken.jobs, taken.jobs)
+    return SettledJobs(policy, division=division)
 
 
 class SettledJobs:
@@ -76,13 +63,15 @@ class SettledJobs:
         every: Mapping[jobs.JobId, jobs.Job] | None = None,
         statuses: Sequence[Status] = (),
         sums: "_Sums | None" = None,
+        division: job_division.JobDivision | None = None,
     ) -> None:
-        """`statuses` are in order of jobs."""
+        """`statuses` are in order of jobs; `division` is that of the snapshot they come from."""
         self.policy = policy
         self.by_id: Mapping[jobs.JobId, jobs.Job] = {} if every is None else every
         """The jobs, in no particular order."""
         self.statuses = statuses
         self._sums = _Sums() if sums is None else sums
+        self._division = division
 
     def __bool__(self) -> bool:
         """Whether there is any job."""
@@ -98,21 +87,33 @@ class SettledJobs:
     ) -> tuple[Sequence[jobs.Job], "SettledJobs"]:
         """Return the other jobs of the snapshot, and the settled jobs that it still has."""
         if self.policy is not policy or not self._sums.queues.keys() <= taken.queues.keys():
-            return taken.jobs, SettledJobs(policy)
-        found, staying = others(taken.jobs, self.by_id)
-        if len(staying) == len(self.by_id):
-            return found, self
-        gone = [job for each, job in self.by_id.items() if each not in staying]
-        return found, self._changed(gone, ())
+            return taken.jobs, _nobody(taken, policy)
+        division, gone = job_division.divide(taken.jobs, self.by_id, self._division)
+        if division is self._division:
+            return division.others, self
+        found = self._changed([self.by_id[job] for job in gone], (), division)
+        return division.others, found
 
     def with_more(self, more: Collection[tuple[jobs.Job, Status]]) -> "SettledJobs":
         """Return the same jobs, and these."""
-        return self._changed((), more) if more else self
+        if not more:
+            return self
+        division = self._division
+        if division is not None:
+            names = {job.id for job, _ in more}
+            others = [job for job in division.others if job.id not in names]
+            division = job_division.JobDivision(division.every, others)
+        return self._changed((), more, division)
 
     def _changed(
-        self, gone: Collection[jobs.Job], more: Collection[tuple[jobs.Job, Status]]
+        self,
+        gone: Collection[jobs.Job],
+        more: Collection[tuple[jobs.Job, Status]],
+        division: job_division.JobDivision | None,
     ) -> "SettledJobs":
         """Return the jobs without those that are gone, and with more."""
+        if not (gone or more):
+            return SettledJobs(self.policy, self.by_id, self.statuses, self._sums, division)
         every = dict(self.by_id)
         for job in gone:
             del every[job.id]
@@ -128,7 +129,7 @@ class SettledJobs:
             sums = self._sums.changed(gone, [job for job, _ in more])
             if sums.headless:
                 sums.find_first(ordered)
-        return SettledJobs(self.policy, every, statuses, sums)
+        return SettledJobs(self.policy, every, statuses, sums, division)
 
 
 class _Sums:

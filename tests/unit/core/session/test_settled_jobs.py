@@ -101,7 +101,9 @@ def test_another_policy_or_a_queue_that_is_gone_forgets_all() -> None:
     job = some_job(random.Random(5))
     settled = settled_jobs.SettledJobs(policy).with_more([(job, status(job))])
     taken = taken_of({job.id: job})
-    assert settled.present(taken, policy) == ([], settled)
+    others, settled = settled.present(taken, policy)
+    assert (list(others), list(settled.by_id)) == ([], [job.id])
+    assert settled.present(taken, policy)[1] is settled
     others, left = settled.present(taken, running.policy_of(TREE))
     assert (list(others), bool(left)) == ([job], False)
     without = {name: each for name, each in taken.queues.items() if name != job.queue}
