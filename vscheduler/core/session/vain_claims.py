@@ -7,7 +7,7 @@ remember. If only time has passed, it would find the same.
 
 import dataclasses
 import operator
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
@@ -52,6 +52,8 @@ class VainClaims:
     """The snapshot, with nothing of what earlier cycles remember."""
     refused: tuple[frozenset[jobs.TaskId], frozenset[jobs.JobId]]
     """The pods and jobs for which the API server refused evictions."""
+    searches: Mapping[snapshot.SearchPlace, snapshot.GangSearch]
+    """What was known of searches for whole gangs."""
     phases: Phases
     """The jobs that weren't parked, with their phases and whether anything is reserved for them."""
     youngest: float
@@ -66,6 +68,7 @@ class VainClaims:
             _is_settled(session)
             and self.youngest <= oldest
             and self.refused == _refused(taken)
+            and self.searches == taken.carried.gang_searches
             and self.phases == phases_of(session)
             and _same_nodes(self.taken.nodes, taken.nodes)
             and _same_jobs(self.taken.jobs, taken.jobs)
@@ -83,6 +86,7 @@ def of(session: Session, phases: Phases, youngest: float, oldest: float) -> Vain
     return VainClaims(
         taken=dataclasses.replace(session.snapshot, carried=snapshot.FRESH),
         refused=_refused(session.snapshot),
+        searches=session.snapshot.carried.gang_searches,
         phases=phases,
         youngest=youngest,
     )
@@ -94,10 +98,12 @@ def _is_settled(session: Session) -> bool:
     under_way = (
         *(carried.nominations, carried.replacement_reservations, carried.node_losses),
         *(carried.work_by_namespace, carried.attempted, carried.reclaim_failed),
-        *(carried.gang_searches, carried.claim_attempts, carried.refused_claims),
-        *(carried.refused_allocations, carried.refused_binds, session.snapshot.refused),
+        *(carried.claim_attempts, carried.refused_claims, carried.refused_allocations),
+        *(carried.refused_binds, session.snapshot.refused),
     )
-    return session.policy.claims_last and not session.touched and not any(under_way)
+    searched = all(each.finished for each in carried.gang_searches.values())
+    is_settled = session.policy.claims_last and searched and not session.touched
+    return is_settled and not any(under_way)
 
 
 def _refused(taken: snapshot.Snapshot) -> tuple[frozenset[jobs.TaskId], frozenset[jobs.JobId]]:
