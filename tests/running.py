@@ -113,7 +113,9 @@ def decide(
 
 def digest(result: decisions.CycleResult) -> str:
     """All of a result as text: equal for equal results, task classes by what they hold."""
-    carried = dataclasses.replace(result.carried, seen=None, unschedulable=None, parked=None)
+    carried = dataclasses.replace(
+        result.carried, seen=None, unschedulable=None, parked=None, settled=None
+    )
     return repr(dataclasses.astuple(dataclasses.replace(result, carried=carried)))
 
 

@@ -74,7 +74,7 @@ def open_session(
         nominated=nominated_pods.NominatedPods(taken),
         volumes=volumes.Volumes(taken, limited.spend),
         devices=devices.Devices(taken, limited.spend),
-        parks=not guarded,
+        leaves_out=not guarded,
     )
     opened.open(guarded, placement.Placement(opened), relocations.awaited_replacements(opened))
     return opened

@@ -30,12 +30,15 @@ class Preempt(contracts.Action[working.Session]):
 
     def execute(self, session: working.Session) -> None:
         """Serve queue after queue: preempt between jobs, then within each starving job."""
+        planner = eviction.Planner(session, self, "preemptable")
+        if planner.is_in_vain():
+            return
         session.wake_jobs(list(session.parking.groups))
         waiting, lines = preemptors.line_up(session, self.name)
-        planner = eviction.Planner(session, self, "preemptable")
         while waiting and not session.work_budget.exhausted:
             _in_queue(session, planner, waiting.leave(), lines)
         session.work_budget.charge()
+        planner.note_if_in_vain()
 
 
 def _in_queue(

@@ -3,13 +3,13 @@
 Volcano: actions/reclaim.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import ClassVar
 
 from vscheduler.core.api import contracts
 from vscheduler.core.model import durations, queues
+from vscheduler.core.preemption import parked_claims, preemptors, victims
 from vscheduler.core.preemption import planner as eviction
-from vscheduler.core.preemption import preemptors, victims
 from vscheduler.core.session import ordering
 from vscheduler.core.session import session as working
 
@@ -29,49 +29,59 @@ class Reclaim(contracts.Action[working.Session]):
 
         Nor does a queue while no other queue holds anything to reclaim.
         """
-        holding = {
-            name
-            for name, held in session.demands.held.items()
-            if any(held) and name in session.queues and session.queues[name].reclaimable
-        }
-        served = {name for name in session.queues if len(holding) > (name in holding)}
+        planner = eviction.Planner(session, self, "reclaimable")
+        if planner.is_in_vain():
+            return
+        served = _served(session)
         waiting, lines = preemptors.line_up(session, self.name, served)
         # They join with the first turn of their queue: those of overused queues stay parked.
-        parked = dict(session.parking.of_queues(served))
-        for name in parked.keys() - lines.keys():
+        parked = parked_claims.ParkedClaims(session, self.name, served)
+        for name in parked.names - lines.keys():
             lines[name] = ordering.Line()
             queue = session.queues[name]
             waiting.join(preemptors.queue_place(session, queue, lines[name]), queue)
-        planner = eviction.Planner(session, self, "reclaimable")
         while waiting and not session.work_budget.exhausted:
             queue = waiting.leave()
             line = lines[queue.name]
             if session.dispatch.any_says("overused", queue):
                 continue
-            if queue.name in parked:
-                preemptors.join_parked(session, self.name, line, parked.pop(queue.name))
+            parked.join(queue.name, line)
             if not line:
                 continue
             preemptor = line.leave()
             session.work_budget.charge(preemptor.state.job.namespace)
             if not planner.plan(queue, preemptor, of_other_queues(session, queue)):
-                session.eviction_history.fail(self.name, preemptor.state.job.id)
-                self._skip_similar(session, planner, line)
-            elif preemptor.tasks:
-                line.join(preemptors.job_place(session, preemptor.state), preemptor)
+                parked.fail(preemptor)
+                _skip_similar(session, planner, line, parked)
+            else:
+                parked.succeed(preemptor, queue, lines)
+                if preemptor.tasks:
+                    preemptors.stand(session, line, preemptor)
             waiting.join(preemptors.queue_place(session, queue, line), queue)
         session.work_budget.charge()
+        planner.note_if_in_vain()
 
-    def _skip_similar(
-        self,
-        session: working.Session,
-        planner: eviction.Planner,
-        line: ordering.Line[preemptors.Preemptor],
-    ) -> None:
-        """Skip jobs similar to a job without victims."""
-        while line and not session.work_budget.exhausted and planner.is_futile(line.first):
-            session.spend("asked", eviction.SKIP_COST)
-            session.eviction_history.fail(self.name, line.leave().state.job.id)
+
+def _served(session: working.Session) -> Collection[str]:
+    """Return the queues for which another queue holds anything to reclaim."""
+    holding = {
+        name
+        for name, held in session.demands.held.items()
+        if any(held) and name in session.queues and session.queues[name].reclaimable
+    }
+    return {name for name in session.queues if len(holding) > (name in holding)}
+
+
+def _skip_similar(
+    session: working.Session,
+    planner: eviction.Planner,
+    line: ordering.Line[preemptors.Preemptor],
+    parked: parked_claims.ParkedClaims,
+) -> None:
+    """Skip jobs similar to a job without victims."""
+    while line and not session.work_budget.exhausted and planner.is_futile(line.first):
+        session.spend("asked", eviction.SKIP_COST)
+        parked.fail(line.leave())
 
 
 def of_other_queues(session: working.Session, queue: queues.Queue) -> victims.Scope:

@@ -195,6 +195,8 @@ class Plugin(Configured):
     waiting_lasts: ClassVar[bool] = False
     """Whether answers about a job of which no pod has started only change with the job, the nodes'
     layout and `queue_outlook`; see docs/plugins.md."""
+    claims_last: ClassVar[bool] = False
+    """Whether no answer changes with time alone."""
 
     def open(self, session: Session) -> None:
         """Prepare for the cycle. Answers of other plugins aren't available yet."""

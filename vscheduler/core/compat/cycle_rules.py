@@ -18,7 +18,7 @@ class VolcanoCycleRules(cycle_rules.CycleRules):
 
     reprieves: ClassVar[bool] = False
     searches_gangs: ClassVar[bool] = False
-    parks_jobs: ClassVar[bool] = False
+    leaves_jobs_out: ClassVar[bool] = False
 
     def total(self, session: contracts.Session) -> resources.Vector:
         """Return what all ready nodes have, (R,), whether any pod could use them or not."""

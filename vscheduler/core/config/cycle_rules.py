@@ -25,8 +25,9 @@ class CycleRules:
     them."""
     searches_gangs: ClassVar[bool] = True
     """Whether a gang that can't be placed pod by pod is placed by a search."""
-    parks_jobs: ClassVar[bool] = True
-    """Whether cycles leave out jobs without room (session.parked_jobs)."""
+    leaves_jobs_out: ClassVar[bool] = True
+    """Whether cycles leave out jobs without room (session.parked_jobs), and jobs that run
+    (session.settled_jobs)."""
 
     def total(self, session: contracts.Session) -> resources.Vector:
         """Return the resources to be shared, (R,): the parts of nodes usable by pods of queues."""

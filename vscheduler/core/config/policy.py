@@ -30,6 +30,9 @@ BUILT_IN: Mapping[str, object] = {
 }
 """The configuration used without a file. Volcano's default has neither reclaim nor binpack."""
 
+BUILT_IN_PLUGINS = "vscheduler.core.plugins."
+"""Modules of plugins that order jobs by nothing but their PodGroups' specs and their own pods."""
+
 ABOUT_WAITING = frozenset(
     ("job_valid", "job_ready", "job_pipelined", "overused", "allocatable", "shortages")
 ) | {"filter_nodes"}
@@ -89,6 +92,32 @@ class Policy:
     change while the Mirror stays."""
     hard_topology_waits: bool = True
     """Whether gangs with a hard network topology wait; otherwise such gangs start on any nodes."""
+    nodes_last: bool = field(init=False, compare=False, repr=False)
+    """Whether all answers about nodes, classes and queues stay the same in every cycle."""
+    parks_jobs: bool = field(init=False, compare=False, repr=False)
+    """Whether jobs without room may be left out of cycles (session.parked_jobs): plugins declare
+    what their answers about such jobs depend on."""
+    claims_last: bool = field(init=False, compare=False, repr=False)
+    """Whether no plugin's answers change with time alone."""
+    alike_by_age: bool = field(init=False, compare=False, repr=False)
+    """Whether jobs made from one template come in the order of their age."""
+    trees: frozenset[str] = field(init=False, compare=False, repr=False)
+    """The names of the plugins that are configured with hierarchical queues."""
+
+    def __post_init__(self) -> None:
+        """Answer once what every cycle asks."""
+        every, put = [each for tier in self.tiers for each in tier], object.__setattr__
+        about_nodes = [each for each in every if each.answers & {"class_nodes", "queue_nodes"}]
+        put(self, "nodes_last", all(each.plugin.nodes_last for each in about_nodes))
+        lasts = all(each.plugin.waiting_lasts for each in every if each.answers & ABOUT_WAITING)
+        admits = self.runs("enqueue") and self.runs("allocate")
+        parks_jobs = self.rules.leaves_jobs_out and self.nodes_last and lasts and admits
+        put(self, "parks_jobs", parks_jobs)
+        put(self, "claims_last", all(each.plugin.claims_last for each in every))
+        orders = [each.plugin.__module__ for each in every if "job_key" in each.answers]
+        put(self, "alike_by_age", all(name.startswith(BUILT_IN_PLUGINS) for name in orders))
+        trees = (each.plugin.name for each in every if "enableHierarchy" in each.flags)
+        put(self, "trees", frozenset(trees))
 
     def runs(self, action: str) -> bool:
         """Whether an action of this name is configured."""
@@ -106,42 +135,13 @@ class Policy:
             ),
         )
 
-    @property
-    def nodes_last(self) -> bool:
-        """Whether all answers about nodes, classes and queues stay the same in every cycle."""
-        return all(
-            setting.plugin.nodes_last
-            for tier in self.tiers
-            for setting in tier
-            if not setting.answers.isdisjoint(("class_nodes", "queue_nodes"))
-        )
-
-    @property
-    def parks_jobs(self) -> bool:
-        """Whether jobs without room may be left out of cycles (session.parked_jobs).
-
-        Plugins must declare what their answers about such jobs depend on.
-        """
-        if not (self.rules.parks_jobs and self.nodes_last):
-            return False
-        asked = [each for tier in self.tiers for each in tier if each.answers & ABOUT_WAITING]
-        return (
-            self.runs("enqueue")
-            and self.runs("allocate")
-            and all(setting.plugin.waiting_lasts for setting in asked)
-        )
-
     def has_plugin(self, plugin: str) -> bool:
         """Whether a plugin of this name is configured."""
         return any(setting.plugin.name == plugin for tier in self.tiers for setting in tier)
 
     def has_tree(self, plugin: str) -> bool:
         """Whether a plugin of this name is configured with hierarchical queues."""
-        return any(
-            setting.plugin.name == plugin and "enableHierarchy" in setting.flags
-            for tier in self.tiers
-            for setting in tier
-        )
+        return plugin in self.trees
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

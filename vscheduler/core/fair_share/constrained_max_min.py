@@ -63,6 +63,36 @@ class Shares:
 def shares(problem: SharingProblem) -> Shares:
     """Return the weighted max-min fair shares among all shares that a flow can carry."""
     assert (problem.weights > 0.0).all()
+    return without_flow(problem) or shares_by_flow(problem)
+
+
+EXACT = 2.0**53
+"""Sums of whole numbers below this are exact, in whatever order they are added up."""
+
+
+def without_flow(problem: SharingProblem) -> Shares | None:
+    """Return the shares if every queue gets all it wants, since all pods can use the same nodes and
+    these suffice; None if that isn't as plain. Most clusters are like this most of the time.
+    """
+    wanted = _any(problem.demands > 0.0, 0)
+    reach = problem.reach[_any(wanted, 1)]
+    if not len(reach) or (reach != reach[0]).any() or problem.guarantee.any():
+        return None
+    asked = problem.demands.sum(axis=1)
+    total = problem.supply[reach[0]].sum(axis=0)
+    if (_any(wanted, 0) & (total == 0.0)).any():
+        return None
+    deserved = np.maximum(np.minimum(problem.capability, problem.pinned + asked), problem.pinned)
+    given = deserved.sum(axis=0)
+    total += problem.pinned.sum(axis=0)
+    if total.max() >= EXACT or (given > np.minimum(total, problem.whole)).any():
+        return None
+    nobody = np.zeros_like(deserved)
+    return Shares(deserved=deserved, weights=nobody, by_root=np.zeros(nobody.shape, dtype=np.bool_))
+
+
+def shares_by_flow(problem: SharingProblem) -> Shares:
+    """Return the same, by flows whether needed or not."""
     flow_graph = graph(problem)
     guarantee = (problem.guarantee / flow_graph.scale).T.ravel()
     # Guarantees come first, as floors. Where no flow carries all of them, they are shared out with

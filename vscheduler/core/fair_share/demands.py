@@ -1,6 +1,7 @@
 """Demand of queues as the cycle begins: what pods hold and ask for, added up once per pod class."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import itertools
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple, Protocol
@@ -11,27 +12,30 @@ Pair = tuple[str, jobs.PodClass]
 """A queue's name and a pod class."""
 
 
-class PendingPods(NamedTuple):
-    """Pending pods of one class in one queue, all of jobs that hold nothing."""
+class CountedPod(NamedTuple):
+    """Pods of one class in one queue, counted in an earlier cycle."""
 
     first: jobs.JobId
-    """The first of these jobs, by ID."""
+    """The first of their jobs, by ID."""
+    place: int
+    """The place of the class among the classes of this job."""
     queue: str
     pod_class: jobs.PodClass
-    number: int
+    held: int
+    pending: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountedPods:
     """Jobs that were added up in an earlier cycle, and haven't changed."""
 
-    pods: Sequence[PendingPods] = ()
-    """In order of their first jobs."""
+    pods: Collection[CountedPod] = ()
+    queues: Mapping[str, jobs.JobId] = field(default_factory=dict)
+    """Queues of these jobs, each with its first job by ID."""
     promised: Mapping[str, resources.ResourceMap] = field(default_factory=dict)
     """By queue, what admitted groups among them were promised and don't have yet."""
-
-
-NOTHING_COUNTED = CountedPods()
+    required: Mapping[str, resources.ResourceMap] = field(default_factory=dict)
+    """By queue, what groups among them hold of their minResources."""
 
 
 class QueueDemands:
@@ -42,13 +46,13 @@ class QueueDemands:
         space: resources.ResourceSpace,
         every: Iterable[jobs.Job],
         awaited: Iterable[Pair] = (),
-        counted: CountedPods = NOTHING_COUNTED,
+        counted: Sequence[CountedPods] = (),
     ) -> None:
         """`awaited` are future pods for which room is reserved. Such pods count as pending.
 
         `every` are all other jobs than those in `counted`, by ID.
         """
-        self._space = space
+        self._space, self._counted = space, counted
         self.pods: Mapping[Pair, tuple[int, int]]
         """How many pods hold resources, and how many are pending. In order of jobs, so that equal
         jobs give an equal order."""
@@ -71,7 +75,7 @@ class QueueDemands:
                 else:
                     known[0] += held
                     known[1] += pending
-        if counted.pods:
+        if counted:
             found, queues = _with_counted(found, places, queues, counted)
         for pair in awaited:
             queues.setdefault(pair[0], jobs.JobId(""))
@@ -81,8 +85,11 @@ class QueueDemands:
         """Those that have a job, in order of jobs."""
         self.bounded: Sequence[jobs.Job] = bounded
         """Jobs with minResources, without counted ones."""
-        self.promised = counted.promised
+
+    @property
+    def promised(self) -> Iterable[tuple[str, resources.ResourceMap]]:
         """By queue, what was promised to counted groups that don't have it yet."""
+        return itertools.chain.from_iterable(each.promised.items() for each in self._counted)
 
     @cached_property
     def held(self) -> Mapping[str, list[int]]:
@@ -105,6 +112,10 @@ class QueueDemands:
             row = sums[job.queue]
             for name, has in job.allocated.items():
                 row[self._space.columns[name]] -= has - job.elastic.get(name, 0)
+        for counted in self._counted:
+            for queue, amounts in counted.required.items():
+                for name, amount in amounts.items():
+                    sums[queue][self._space.columns[name]] -= amount
         return sums
 
     def _sums(self, counts: Mapping[Pair, int]) -> Mapping[str, list[int]]:
@@ -123,19 +134,22 @@ def _with_counted(
     found: Mapping[Pair, list[int]],
     places: dict[Pair, tuple[jobs.JobId, int]],
     queues: dict[str, jobs.JobId],
-    counted: CountedPods,
+    counted: Iterable[CountedPods],
 ) -> tuple[dict[Pair, list[int]], dict[str, jobs.JobId]]:
     """Return pods and queues with counted pods, in the order that their jobs would have given."""
     every = dict(found)
-    for first, queue, pod_class, number in counted.pods:
-        pair, place = (queue, pod_class), (first, 0)
-        queues[queue] = min(queues.get(queue, first), first)
-        if pair in every:
-            places[pair] = min(places[pair], place)
-            every[pair][1] += number
-        else:
-            places[pair] = place
-            every[pair] = [0, number]
+    for known in counted:
+        for queue, job in known.queues.items():
+            queues[queue] = min(queues.get(queue, job), job)
+        for first, place, queue, pod_class, held, pending in known.pods:
+            pair, where = (queue, pod_class), (first, place)
+            if pair in every:
+                places[pair] = min(places[pair], where)
+                every[pair][0] += held
+                every[pair][1] += pending
+            else:
+                places[pair] = where
+                every[pair] = [held, pending]
     ordered = {pair: every[pair] for pair in sorted(every, key=places.__getitem__)}
     return ordered, {queue: queues[queue] for queue in sorted(queues, key=queues.__getitem__)}
 

@@ -200,6 +200,8 @@ class NodePools:
 
 def _kinds(masks: Sequence[nodes.Mask], size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Group nodes by domains: return the first node of each kind, and the kind of each node."""
+    if size and all(mask.all() for mask in masks):  # sorting costs much more
+        return np.zeros(1, dtype=np.int64), np.zeros(size, dtype=np.int64)
     codes = np.packbits(np.array(masks, dtype=np.bool_).reshape(len(masks), size), axis=0)
     words = np.ascontiguousarray(codes.T).view(np.dtype((np.void, codes.shape[0])))
     _, first, places = np.unique(words.ravel(), return_index=True, return_inverse=True)
@@ -215,8 +217,7 @@ class NodePoolsBuilder:
 
     def pending(self, queue: str, pod_class: jobs.PodClass) -> int:
         """Return how many pods of this class were pending in this queue when the cycle began."""
-        want = self._class_demands.get((queue, pod_class))
-        return 0 if want is None else want.pending
+        return self._class_demands.get((queue, pod_class), ClassDemand()).pending
 
     def build(self, pool: PoolNodes) -> NodePools:
         """Return the node pools of these nodes."""

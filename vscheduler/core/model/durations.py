@@ -1,5 +1,6 @@
 """Durations in Go's syntax, used in configurations and annotations."""
 
+import functools
 import re
 
 SHOWN_MAX = 40
@@ -7,6 +8,9 @@ SHOWN_MAX = 40
 
 LENGTH_MAX = 100
 """Maximum length of a duration, in characters. User input may have any length."""
+
+KNOWN_MAX = 256
+"""How many durations are kept: plugins read those of the configuration in every cycle."""
 
 _DURATION = re.compile(r"([0-9]++\.?[0-9]*+|\.[0-9]++)(ns|us|µs|μs|ms|s|m|h)")
 _UNIT_SECONDS = {
@@ -29,6 +33,7 @@ class RangeError(ValueError):
     """A duration with valid syntax, but out of range."""
 
 
+@functools.lru_cache(maxsize=KNOWN_MAX)
 def seconds(text: str) -> float:
     """Return a duration (`15s`, `1m30s`, `100ms`, `0`) in seconds.
 

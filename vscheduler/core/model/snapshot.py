@@ -268,6 +268,9 @@ class Carried:
     parked: object = field(default=None, compare=False, repr=False)
     """A session.parked_groups.ParkedJobs: jobs without room that cycles leave out until something
     changes that could help. Without influence on decisions."""
+    settled: object = field(default=None, compare=False, repr=False)
+    """A session.settled_jobs.SettledJobs: jobs that run and request nothing, which cycles leave out
+    until they change. Without influence on decisions."""
     node_losses: Mapping[str, NodeLoss] = field(default_factory=dict)
     """By name, nodes that recently left or shrank, with their former capacity."""
     past_usage: Mapping[str, queues.Usage] = field(default_factory=dict)

@@ -24,6 +24,7 @@ class Binpack(contracts.Plugin):
     """
 
     name = "binpack"
+    claims_last = True
     arguments: ClassVar[Mapping[str, contracts.Argument]] = {
         "binpack.weight": contracts.Argument(int, 1, minimum=0),
         "binpack.cpu": contracts.Argument(int, 1, minimum=0),

@@ -58,6 +58,7 @@ class Capacity(contracts.Plugin):
     """Quotas of queues, side by side or in a tree."""
 
     name = "capacity"
+    claims_last = True
     arguments: ClassVar[Mapping[str, contracts.Argument]] = {
         "ancestorReclaimLevel": contracts.Argument(int, 0, minimum=0),
         "capacity.DynamicResourceAllocationEnable": contracts.Argument(

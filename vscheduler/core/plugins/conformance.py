@@ -18,6 +18,7 @@ class Conformance(contracts.Plugin):
     """Protects pods in kube-system, and pods of both system priority classes in any namespace."""
 
     name = "conformance"
+    claims_last = True
     victim_role = contracts.VictimRole.PROTECTS
 
     def preemptable(

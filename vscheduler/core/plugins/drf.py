@@ -37,6 +37,7 @@ class Drf(contracts.Plugin):
     """
 
     name = "drf"
+    claims_last = True
     flat_tree: ClassVar[bool] = False
     """Whether queues with the same path share one node of the tree, the older queue first;
     otherwise the queues take turns."""

@@ -14,6 +14,7 @@ class Gang(contracts.Plugin):
     """Enforces minMember, minima of roles if minMember is at least their sum, and sub-groups."""
 
     name = "gang"
+    claims_last = True
     waiting_lasts = True
     victim_role = contracts.VictimRole.LIMITS
     arguments: ClassVar[Mapping[str, contracts.Argument]] = {

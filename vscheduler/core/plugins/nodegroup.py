@@ -29,6 +29,7 @@ class Nodegroup(contracts.Plugin):
     """Required and preferred affinity of queues to node groups, with limits."""
 
     name = "nodegroup"
+    claims_last = True
     nodes_last = True
     arguments: ClassVar[Mapping[str, contracts.Argument]] = {
         "strict": contracts.Argument(bool, default=True),

@@ -26,6 +26,7 @@ class NodeOrder(contracts.Plugin):
     """Scores usage, preferred affinity to nodes and pods, soft topology spread, and soft taints."""
 
     name = "nodeorder"
+    claims_last = True
     arguments: ClassVar[Mapping[str, contracts.Argument]] = {
         "leastrequested.weight": contracts.Argument(int, 1, minimum=0),
         "mostrequested.weight": contracts.Argument(int, 0, minimum=0),

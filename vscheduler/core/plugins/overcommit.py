@@ -25,6 +25,7 @@ class Overcommit(contracts.Plugin):
     """Admits groups as long as promised resources stay within the factor."""
 
     name = "overcommit"
+    claims_last = True
     arguments: ClassVar[dict[str, contracts.Argument]] = {
         FACTOR: contracts.Argument(float, 1.2, minimum=1.0),
     }

@@ -16,6 +16,7 @@ class Pdb(contracts.Plugin):
     """Protects pods whose budget allows no more disruptions, counting evictions of this cycle."""
 
     name = "pdb"
+    claims_last = True
     victim_role = contracts.VictimRole.PROTECTS
 
     def open(self, session: contracts.Session) -> None:

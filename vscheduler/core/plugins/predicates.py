@@ -73,6 +73,7 @@ class Predicates(contracts.Plugin):
     """
 
     name = "predicates"
+    claims_last = True
     nodes_last = True
     waiting_lasts = True
     arguments: ClassVar[Mapping[str, contracts.Argument]] = {

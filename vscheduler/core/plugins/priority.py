@@ -13,6 +13,7 @@ class Priority(contracts.Plugin):
     """Orders by priority. Within a queue, higher priority may evict lower priority."""
 
     name = "priority"
+    claims_last = True
 
     alike_victims = ("preemptable",)
 

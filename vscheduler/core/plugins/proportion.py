@@ -21,6 +21,7 @@ class Proportion(contracts.Plugin):
     """Weighted fair shares of queues, with guarantees and capabilities."""
 
     name = "proportion"
+    claims_last = True
     arguments: ClassVar[Mapping[str, contracts.Argument]] = {
         GRACE: contracts.Argument(str, "30s", parse=durations.seconds),
     }
@@ -54,7 +55,7 @@ class Proportion(contracts.Plugin):
             state = session.job_states[job.id]
             if inqueue_resources.holds(state):
                 self._add_inqueue(self._attributes[job.queue], self._inqueue_of(state))
-        for name, amounts in session.demands.promised.items():
+        for name, amounts in session.demands.promised:
             self._add_inqueue(self._attributes[name], amounts)
 
     def start(self) -> None:

@@ -161,6 +161,7 @@ class ResourceStrategyFit(contracts.Plugin):
     """Scores nodes by a pod's own strategy, or else by the configured strategies."""
 
     name = "resource-strategy-fit"
+    claims_last = True
     arguments: ClassVar[Mapping[str, contracts.Argument]] = {
         "resourceStrategyFitWeight": contracts.Argument(int, 10, minimum=0),
         "resources": contracts.Argument(dict, {}, parse=strategies),

@@ -15,6 +15,7 @@ class ResourceQuota(contracts.Plugin):
     """Keeps minResources, usage of the namespace, and promises of this cycle within each quota."""
 
     name = "resourcequota"
+    claims_last = True
 
     def open(self, session: contracts.Session) -> None:
         """Group quotas by namespace, and count promises from earlier cycles."""

@@ -7,6 +7,7 @@ the victim. If no plan works, nothing is evicted.
 """
 
 import functools
+import math
 from collections.abc import Callable, Hashable, Mapping
 
 from vscheduler.core.api import contracts
@@ -27,7 +28,7 @@ from vscheduler.core.preemption import (
     whole_gang_search,
 )
 from vscheduler.core.session import session as working
-from vscheduler.core.session import statement
+from vscheduler.core.session import statement, vain_claims
 
 PLAN_COST = 20
 """Approximate microseconds for one job that asks for victims, whatever the result."""
@@ -70,6 +71,8 @@ class Planner:
         """Pods that started after this instant are left alone."""
         self.keep = action.seconds(KEEP) if KEEP in action.arguments else 0.0
         """Seconds for which resources are reserved for the replacements of moved pods."""
+        self._phases: vain_claims.Phases = ()
+        """The phases of jobs before the action."""
         self._failed: set[Hashable] = set()
         """Likenesses of jobs that found no victims since the last successful plan."""
         self._has_failed = False
@@ -80,6 +83,24 @@ class Planner:
         """Queues and similar pods for which no victims exist except pods that can be moved: evicted
         although their queue is within its share, because their replacements fit elsewhere. Such an
         entry stays valid during the cycle, since surpluses only shrink while plans succeed."""
+
+    def is_in_vain(self) -> bool:
+        """Whether nothing but time has changed since nobody found victims in an earlier cycle."""
+        self._phases = vain_claims.phases_of(self.session)
+        known = self.session.parking.vain(self.action)
+        if known is None or not known.hold(self.session, self._oldest):
+            return False
+        self.session.parking.note_vain(self.action, known)
+        return True
+
+    def note_if_in_vain(self) -> None:
+        """Let the next cycle know that nobody has found victims, although all have asked."""
+        session = self.session
+        if session.work_budget.exhausted or session.touched or "_kept" not in self.__dict__:
+            return
+        youngest = self._kept.columns.pods.starts.max(initial=-math.inf)
+        seen = vain_claims.of(session, self._phases, float(youngest), self._oldest)
+        session.parking.note_vain(self.action, seen)
 
     def plan(
         self, queue: queues.Queue, preemptor: preemptors.Preemptor, scope: victims.Scope

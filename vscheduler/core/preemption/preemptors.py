@@ -20,10 +20,19 @@ from vscheduler.core.session import session as working
 class Preemptor:
     """A starving job with the tasks that haven't been placed yet."""
 
-    __slots__ = ("_dispatch", "_tasks", "state")
+    __slots__ = ("_dispatch", "_tasks", "group", "place", "state")
 
-    def __init__(self, dispatch: dispatch.Dispatch, state: job_state.JobState) -> None:
+    def __init__(
+        self,
+        dispatch: dispatch.Dispatch,
+        state: job_state.JobState,
+        group: parked_groups.ParkedGroup | None = None,
+    ) -> None:
         self.state = state
+        self.group = group
+        """The parked jobs for which the job asks, too."""
+        self.place: ordering.SortKey = ()
+        """The job's place in the line of its queue."""
         self._dispatch = dispatch
         self._tasks: deque[jobs.Task] | None = None
         """None until first used, since only one of many similar jobs is examined."""
@@ -76,7 +85,7 @@ def line_up(
             line = lines.get(state.job.queue)
             if line is None:
                 line = lines[state.job.queue] = ordering.Line()
-            line.join(job_place(session, state), Preemptor(session.dispatch, state))
+            stand(session, line, Preemptor(session.dispatch, state))
     for name, line in lines.items():
         queue = session.queues[name]
         waiting.join(queue_place(session, queue, line), queue)
@@ -93,9 +102,25 @@ def join_parked(
     groups = list(groups)
     session.wake_jobs(groups)
     for job in sorted(job for group in groups for job in group.members):
-        state = session.job_states[job]
-        if _is_starving(session, action, state):
-            line.join(job_place(session, state), Preemptor(session.dispatch, state))
+        join(session, action, line, session.job_states[job])
+
+
+def join(
+    session: working.Session,
+    action: str,
+    line: ordering.Line[Preemptor],
+    state: job_state.JobState,
+    group: parked_groups.ParkedGroup | None = None,
+) -> None:
+    """Let the job join the line if it starves. `group` are the jobs for which it asks, too."""
+    if _is_starving(session, action, state):
+        stand(session, line, Preemptor(session.dispatch, state, group))
+
+
+def stand(session: working.Session, line: ordering.Line[Preemptor], preemptor: Preemptor) -> None:
+    """Let the job take its present place in the line."""
+    preemptor.place = job_place(session, preemptor.state)
+    line.join(preemptor.place, preemptor)
 
 
 def _is_starving(session: working.Session, action: str, state: job_state.JobState) -> bool:

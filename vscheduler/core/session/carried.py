@@ -4,8 +4,9 @@ that can't start even on empty nodes.
 Each part starts from `snapshot.Carried`; `job_status.close` makes the next Carried.
 """
 
+import itertools
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
@@ -57,6 +58,10 @@ class EvictionHistory:
     def fail(self, action: str, job: jobs.JobId) -> None:
         """Record that the action found no victims for the job."""
         self._failed.add((action, job))
+
+    def fail_all(self, action: str, every: Iterable[jobs.JobId]) -> None:
+        """Record that the action found no victims for any of the jobs."""
+        self._failed.update(zip(itertools.repeat(action), every))
 
     def shuffle(self, now: float) -> None:
         """Record that the action shuffle evicts pods now."""

@@ -1,7 +1,7 @@
 """ClusterState: nodes, jobs and PodDisruptionBudgets after the decisions of a cycle so far."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from types import MappingProxyType
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from vscheduler.core.api import contracts
 from vscheduler.core.model import constraints, jobs, pod_affinity, resources, snapshot
-from vscheduler.core.session import evictable_pods, interfaces, job_state
+from vscheduler.core.session import evictable_pods, interfaces, job_state, job_states
 
 PodPresence = pod_affinity.PodPresence
 
@@ -33,7 +33,7 @@ class ClusterState:
     def __init__(
         self,
         taken: snapshot.Snapshot,
-        job_states: Mapping[jobs.JobId, job_state.JobState],
+        job_states: job_states.JobStates,
         affinity_counts: interfaces.PodAffinityCounts,
         volumes: interfaces.Volumes,
         devices: interfaces.Devices,
@@ -101,7 +101,7 @@ class ClusterState:
     def evictable(self) -> evictable_pods.EvictablePods:
         """This scheduler's evictable pods as the cycle began, without refused evictions."""
         return evictable_pods.EvictablePods(
-            self._job_states.values(), self.layout, self._eviction_refused
+            self._job_states.in_place(), self.layout, self._eviction_refused
         )
 
     def view(

@@ -1,13 +1,13 @@
 """Dispatch: calls plugins' hooks, and combines the answers of several plugins.
 
-A Dispatch is made once per session. For each hook and tier, a list of the plugins that define the
-hook is prepared, so that a call costs no more than the plugins' own methods.
+A Dispatch is made once per session. For each hook and tier, the list of the plugins that define the
+hook is prepared when the hook is first called, so that a call costs no more than the plugins' own
+methods, and a hook that nobody calls costs nothing.
 """
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import chain
+from functools import cached_property
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
@@ -15,12 +15,9 @@ import numpy as np
 from vscheduler.core.api import contracts, hooks
 from vscheduler.core.config import policy
 from vscheduler.core.model import decisions, jobs, nodes
-from vscheduler.core.session import declared_reads
+from vscheduler.core.session import hook_calls
 
 Answer = TypeVar("Answer")
-
-ALIKE = ("alike_victims", "alike_claimants", "alike_resources")
-"""Attributes with which plugins declare for which pods a hook's answers are equal."""
 
 ABSTAINS: tuple[float, ...] = ()
 """The sort key of an abstaining plugin: less than all other keys, and equal to itself."""
@@ -35,34 +32,6 @@ class PluginFailedError(Exception):
         super().__init__(f"plugin {plugin}, {hook}: {error}")
 
 
-class Unopened:
-    """A stand-in for a plugin that failed before its first hook was called: every hook raises.
-
-    The plugin itself isn't used any more, since its state may be incomplete.
-    """
-
-    alike_victims = alike_claimants = alike_resources = ()
-
-    def __getattr__(self, hook: str) -> Callable[..., NoReturn]:
-        def fail(*_: object) -> NoReturn:
-            raise RuntimeError(f"{hook} was called on a plugin that failed to open")
-
-        return fail
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """One plugin's method for a hook."""
-
-    plugin: str
-    method: Callable[..., Any]
-    role: contracts.VictimRole
-    types: tuple[type, ...]
-    """The types of valid answers."""
-    alike: frozenset[str]
-    """The attributes of the plugin that name the hook: `alike_victims`, `alike_resources`, …"""
-
-
 class Dispatch:
     """The hooks of all configured plugins.
 
@@ -72,31 +41,22 @@ class Dispatch:
 
     def __init__(
         self,
-        tiers: Sequence[Sequence[tuple[policy.PluginSetting, contracts.Plugin | Unopened]]],
+        tiers: hook_calls.Tiers,
         guarded: frozenset[str],
     ) -> None:
         self._guarded = guarded
         self.evictions_off = False
         """True after a plugin with a say in evictions failed: nothing is evicted in this cycle."""
-        self._tiers: dict[str, list[list[Call]]] = {hook: [] for hook in hooks.HOOKS}
-        for tier in tiers:
-            found: dict[str, list[Call]] = {}
-            for setting, plugin in tier:
-                name, role = setting.plugin.name, setting.plugin.victim_role
-                for hook in setting.answers:
-                    types = hooks.ANSWER_TYPES.get(hook, hooks.ANYTHING)
-                    method = declared_reads.method(plugin, hook)
-                    alike = frozenset(each for each in ALIKE if hook in getattr(plugin, each))
-                    call = Call(name, method, role, types, alike)
-                    found.setdefault(hook, []).append(call)
-            for hook, calls in found.items():
-                self._tiers[hook].append(calls)
-        self._calls = {hook: [*chain.from_iterable(each)] for hook, each in self._tiers.items()}
-        self.rows_tell_all = all(
-            _declares_dependencies(setting, guarded) for tier in tiers for setting, _ in tier
-        )
+        self._settings = [setting for tier in tiers for setting, _ in tier]
+        self._tiers = hook_calls.CallsByTier(tiers)
+        self._calls = hook_calls.Calls(self._tiers)
+
+    @cached_property
+    def rows_tell_all(self) -> bool:
         """Whether answers about a row depend only on values that can be compared: the row's columns
-        and ports, `outlook` and `row_outlook`."""
+        and ports, `outlook` and `row_outlook`.
+        """
+        return all(_declares_dependencies(each, self._guarded) for each in self._settings)
 
     def key(self, hook: str, *subject: object) -> tuple[tuple[float, ...], ...]:
         """Return the sort key of the subject: one part per plugin, in order of tiers."""
@@ -265,7 +225,7 @@ class Dispatch:
         return []
 
     def _victims(
-        self, call: Call, hook: str, claimant: jobs.Task, candidates: Sequence[jobs.Task]
+        self, call: hook_calls.Call, hook: str, claimant: jobs.Task, candidates: Sequence[jobs.Task]
     ) -> Sequence[jobs.Task] | None:
         answer: Sequence[jobs.Task] | bool | None = self._ask(
             call, hook, (claimant, candidates), default=False
@@ -315,14 +275,18 @@ class Dispatch:
         answers = [answer for answer in self.every(hook) if answer is not None]
         return answers[-1] if answers else {}
 
-    def _ask(self, call: Call, hook: str, subject: tuple[object, ...], default: Any) -> Any:
+    def _ask(
+        self, call: hook_calls.Call, hook: str, subject: tuple[object, ...], default: Any
+    ) -> Any:
         try:
             answer = call.method(*subject)
             return answer if isinstance(answer, call.types) else _no_answer(answer)
         except Exception as error:  # noqa: BLE001 - a plugin may raise anything
             return self._stands_in(call, hook, error, default)
 
-    def _stands_in(self, call: Call, hook: str, error: Exception, default: Answer) -> Answer:
+    def _stands_in(
+        self, call: hook_calls.Call, hook: str, error: Exception, default: Answer
+    ) -> Answer:
         if isinstance(error, PluginFailedError):
             raise error  # another plugin failed, which this plugin called
         if call.plugin not in self._guarded:
@@ -382,7 +346,7 @@ def tried(
     hook: str,
     guarded: frozenset[str],
     made: Callable[[], contracts.Plugin],
-) -> contracts.Plugin | Unopened:
+) -> contracts.Plugin | hook_calls.Unopened:
     """Return the plugin that `made` returns.
 
     When `made` fails, raise PluginFailedError the first time, and return an Unopened for a guarded
@@ -396,4 +360,4 @@ def tried(
         name = setting.plugin.name
         if name not in guarded:
             raise PluginFailedError(name, hook, error) from error
-        return Unopened()
+        return hook_calls.Unopened()

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from vscheduler.core.config import cycle_rules
 from vscheduler.core.model import jobs
-from vscheduler.core.session import job_state
+from vscheduler.core.session import job_state, settled_jobs
 
 Default = TypeVar("Default")
 
@@ -25,11 +25,12 @@ class JobStates(dict[jobs.JobId, job_state.JobState]):
         self,
         awake: Mapping[jobs.JobId, jobs.Job],
         parked: Mapping[jobs.JobId, jobs.Job],
+        settled: settled_jobs.SettledJobs,
         rules: cycle_rules.CycleRules,
     ) -> None:
-        """Both mappings are in order of IDs. Parked jobs are Inqueue, whatever is stored."""
+        """No job is in two of these. Parked jobs are Inqueue, whatever is stored."""
         super().__init__()
-        self._awake, self._parked, self._rules = awake, parked, rules
+        self._awake, self._parked, self._settled, self._rules = awake, parked, settled, rules
         self.known: Callable[[jobs.JobId], job_state.JobState | None]
         """Return the state of a job if it is made by now."""
         self.known = functools.partial(dict.get, self)
@@ -37,15 +38,26 @@ class JobStates(dict[jobs.JobId, job_state.JobState]):
     def __missing__(self, job: jobs.JobId) -> job_state.JobState:
         """Make the state of a job."""
         parked = self._parked.get(job)
-        state = job_state.JobState(self._awake[job] if parked is None else parked, self._rules)
+        found = parked or self._awake.get(job) or self._settled.by_id[job]
+        state = job_state.JobState(found, self._rules)
         if parked is not None:
             state.phase = jobs.Phase.INQUEUE
         self[job] = state
         return state
 
+    def in_place(self) -> list[job_state.JobState]:
+        """Return the states of all jobs that aren't parked, by ID: pods of parked jobs have no
+        node.
+        """
+        return [self[job] for job in sorted((*self._awake, *self._settled.by_id))]
+
     def unsettled(self) -> set[jobs.JobId]:
         """Return the jobs whose states are made, and that could still request something."""
         return {job for job, state in super().items() if not state.fully_scheduled}
+
+    def made(self) -> ItemsView[jobs.JobId, job_state.JobState]:
+        """Return the jobs whose states are made, with these."""
+        return super().items()
 
     def moved(self) -> list[job_state.JobState]:
         """Return the jobs with a task that has moved."""
@@ -57,15 +69,17 @@ class JobStates(dict[jobs.JobId, job_state.JobState]):
 
     def __contains__(self, job: object) -> bool:
         """Whether there is such a job."""
-        return super().__contains__(job) or job in self._awake or job in self._parked
+        if super().__contains__(job) or job in self._awake or job in self._parked:
+            return True
+        return job in self._settled.by_id
 
     def __len__(self) -> int:
         """Return the number of jobs."""
-        return len(self._awake) + len(self._parked)
+        return len(self._awake) + len(self._parked) + len(self._settled.by_id)
 
     def __bool__(self) -> bool:
         """Whether there is any job."""
-        return bool(self._awake or self._parked)
+        return bool(self._awake or self._parked or self._settled)
 
     def __iter__(self) -> Iterator[jobs.JobId]:
         """Iterate over the IDs of all jobs."""
@@ -90,6 +104,6 @@ class JobStates(dict[jobs.JobId, job_state.JobState]):
         """Make all states that are missing, and put the jobs in order."""
         if super().__len__() == len(self):
             return
-        ordered = [self[job] for job in sorted((*self._awake, *self._parked))]
+        ordered = [self[job] for job in sorted((*self._awake, *self._parked, *self._settled.by_id))]
         self.clear()
         self.update({state.job.id: state for state in ordered})

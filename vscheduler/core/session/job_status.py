@@ -1,19 +1,18 @@
-"""The end of a cycle: the CycleResult with a status for each job and each queue."""
+"""The end of a cycle: the CycleResult with a status for each job."""
 
 import functools
-import operator
-from collections.abc import Mapping, Sequence
-
-import numpy as np
+from collections.abc import Collection, Mapping, Sequence
 
 from vscheduler.core.config import cycle_rules
-from vscheduler.core.model import decisions, jobs, queues, snapshot
+from vscheduler.core.model import decisions, jobs, snapshot
 from vscheduler.core.session import (
     device_binding,
     excluded_nodes,
     held_pods,
     job_state,
+    queue_figures,
     reasons,
+    settled_jobs,
     volume_binding,
     waiting_status,
 )
@@ -56,7 +55,7 @@ def close(session: working.Session, faults: tuple[decisions.Fault, ...]) -> deci
     used, known = session.dispatch.last("usages"), session.known_unschedulable
     held = session.held_pods.still_waiting(decided)
     volumes, devices = _conclude_volumes(session, held), _conclude_devices(session, held)
-    groups = _groups(session, volumes, devices)
+    groups, settled = _groups(session, volumes, devices)
     return decisions.CycleResult(
         binds=tuple(sorted(decided.binds, key=lambda bind: bind.task.key)),
         pipelined=tuple(sorted(decided.pipelined.values(), key=lambda pipeline: pipeline.task.key)),
@@ -66,7 +65,7 @@ def close(session: working.Session, faults: tuple[decisions.Fault, ...]) -> deci
         allocations=devices.allocations,
         deallocations=devices.deallocations,
         groups=groups,
-        queues=_queues(session, used),
+        queues=queue_figures.of(session, used),
         total=session.space.amounts(session.total),
         excluded=excluded_nodes.exclusions(session),
         carried=snapshot.Carried(
@@ -81,6 +80,7 @@ def close(session: working.Session, faults: tuple[decisions.Fault, ...]) -> deci
             partial_since=history.partial_since,
             unschedulable=None if faults or not known.entries else known,
             parked=None if faults else session.parking.carried(session, groups),
+            settled=None if faults or not settled else settled,
             seen=snapshot.LastNodes(space=session.space, nodes=session.snapshot.nodes),
             node_losses=session.node_losses.carried(),
             past_usage=used,
@@ -203,38 +203,82 @@ def _groups(
     session: working.Session,
     volumes: volume_binding.Conclusion,
     devices: device_binding.Conclusion,
-) -> tuple[decisions.GroupStatus, ...]:
+) -> tuple[tuple[decisions.GroupStatus, ...], settled_jobs.SettledJobs]:
+    """Return all statuses, by job, and the jobs that the next cycles may leave out as settled."""
     statuses = [_without_queue(job) for job in session.jobs_without_queue]
-    known, by_job = session.known_unschedulable, session.reasons.by_job
-    rules = session.policy.rules
-    not_attempted = session.reasons.not_attempted
+    settles: list[tuple[jobs.Job, decisions.GroupStatus]] = []
     refused = session.snapshot.carried.refused_binds
     made = session.job_states.known
     for job, each in session.awake.items():
+        kept = None
         if made(job) is None and job not in refused:  # nobody has looked at it
             kept = each.recall("status")
-            if kept is not None:
-                statuses.append(kept)
-                continue
-        state = session.job_states[job]
-        if not state.untouched or job in refused:
-            statuses.append(_group(session, state, volumes, devices))
-        elif job not in not_attempted:
-            # Most jobs wait for nothing and haven't changed: their status is kept with the job.
-            same = job not in by_job and state.phase is state.job.state.phase
-            ask = functools.partial(_group, session, state, volumes, devices)
-            if same:
-                statuses.append(state.job.memo("status", ask))
-            elif job in known.entries:
-                statuses.append(known.status(state, by_job.get(job), ask))
-            elif job in volumes.waits or job in devices.waits:
-                statuses.append(ask())
-            else:
-                last = state.job.memo("waiting status", waiting_status.WaitingStatus)
-                statuses.append(last.status(state.phase, by_job.get(job), rules, ask))
-    statuses.sort(key=operator.attrgetter("job"))
-    statuses += session.parking.statuses()
-    return tuple(sorted(statuses, key=operator.attrgetter("job")))
+        told = kept or _status(session, session.job_states[job], volumes, devices)
+        if told is not None:
+            statuses.append(told)
+            if told is each.recall("status") and settled_jobs.may_settle(each):
+                settles.append((each, told))
+    settled = session.settled
+    looked_at = _looked_at(session)
+    for job in looked_at:
+        told = _status(session, session.job_states[job], volumes, devices)
+        statuses += [] if told is None else [told]
+    found = settled_jobs.without(settled.statuses, looked_at)
+    if session.parking:
+        found = settled_jobs.in_order(session.parking.statuses(), found)
+    groups = tuple(settled_jobs.in_order(found, statuses))
+    if not session.policy.rules.leaves_jobs_out:
+        return groups, settled
+    return groups, settled.with_more(settles)
+
+
+def _looked_at(session: working.Session) -> Collection[jobs.JobId]:
+    """Return the settled jobs about which something was found or decided in this cycle."""
+    settled, refused = session.settled, session.snapshot.carried.refused_binds
+    if not settled:
+        return ()
+    found = {
+        job
+        for job, state in session.job_states.made()
+        if job in settled.by_id and not _is_quiet(session, state)
+    }
+    return sorted(found | (refused.keys() & settled.by_id.keys() if refused else found))
+
+
+def _is_quiet(session: working.Session, state: job_state.JobState) -> bool:
+    """Whether no task of the job has moved, and nothing else is known of it than before."""
+    reasons_ = session.reasons
+    return (
+        state.untouched
+        and state.phase is state.job.state.phase
+        and state.job.id not in reasons_.by_job
+        and state.job.id not in reasons_.not_attempted
+    )
+
+
+def _status(
+    session: working.Session,
+    state: job_state.JobState,
+    volumes: volume_binding.Conclusion,
+    devices: device_binding.Conclusion,
+) -> decisions.GroupStatus | None:
+    """Return the status of a job; None if it had no turn, so that the stored one stays."""
+    job, by_job = state.job.id, session.reasons.by_job
+    if not state.untouched or job in session.snapshot.carried.refused_binds:
+        return _group(session, state, volumes, devices)
+    if job in session.reasons.not_attempted:
+        return None
+    # Most jobs wait for nothing and haven't changed: their status is kept with the job.
+    ask = functools.partial(_group, session, state, volumes, devices)
+    known = session.known_unschedulable
+    if _is_quiet(session, state):
+        return state.job.memo("status", ask)
+    if job in known.entries:
+        return known.status(state, by_job.get(job), ask)
+    if job in volumes.waits or job in devices.waits:
+        return ask()
+    last = state.job.memo("waiting status", waiting_status.WaitingStatus)
+    return last.status(state.phase, by_job.get(job), session.policy.rules, ask)
 
 
 def _group(
@@ -348,31 +392,4 @@ def _without_queue(job: jobs.Job) -> decisions.GroupStatus:
         unplaced=tuple(task for task in job.tasks if task.status is jobs.TaskStatus.PENDING),
         rejections=job.rejections,
         reason=reason,
-    )
-
-
-def _queues(
-    session: working.Session, used: Mapping[str, queues.Usage]
-) -> tuple[decisions.QueueFigures, ...]:
-    holds = {name: session.space.zeros() for name in session.queues}
-    request = dict(holds)
-    for name in session.demands.queues:
-        holds[name] = np.array(session.demands.held[name], dtype=np.int64)
-        request[name] = holds[name] + session.demands.pending[name]
-    for bind in session.decided.binds:
-        holds[session.job_state_of(bind.task).job.queue] += session.counted(bind.task)
-    entitlements = session.dispatch.last("entitlements")
-    return tuple(
-        decisions.QueueFigures(
-            name=name,
-            state=queue.state,
-            weight=queue.weight,
-            allocated=session.space.amounts(holds[name]),
-            request=session.space.amounts(request[name]),
-            used_by_other_schedulers=session.snapshot.used_by_other_schedulers.get(name, {}),
-            capability=queue.capability,
-            usage=used.get(name),
-            entitlement=entitlements.get(name),
-        )
-        for name, queue in sorted(session.queues.items())
     )

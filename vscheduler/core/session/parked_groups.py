@@ -7,7 +7,7 @@ import itertools
 import math
 import operator
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -15,7 +15,7 @@ import numpy as np
 from vscheduler.core.config import policy as policies
 from vscheduler.core.fair_share import demands, inqueue_resources, node_pools
 from vscheduler.core.model import decisions, jobs, queues, resources, snapshot
-from vscheduler.core.session import job_state
+from vscheduler.core.session import job_division, job_state, vain_claims
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -111,18 +111,20 @@ class ParkedGroups:
     @cached_property
     def counted(self) -> demands.CountedPods:
         """What the jobs request, and what was promised to them."""
-        pods: dict[demands.Pair, demands.PendingPods] = {}
+        pods: dict[demands.Pair, demands.CountedPod] = {}
+        queues: dict[str, jobs.JobId] = {}
         promised: dict[str, resources.ResourceMap] = {}
         for group in self.groups:
             first = group.first
             pair = first.queue, first.tasks[0].pod_class
             number = len(first.tasks) * len(group.members)
-            known = pods.get(pair) or demands.PendingPods(first.id, *pair, 0)
-            pods[pair] = known._replace(number=known.number + number)
+            known = pods.get(pair) or demands.CountedPod(first.id, 0, *pair, 0, 0)
+            pods[pair] = known._replace(pending=known.pending + number)
+            queues.setdefault(first.queue, first.id)
             for job in group.due:
                 more = inqueue_resources.outstanding(job_state.JobState(group.members[job]))
                 promised[first.queue] = resources.add(promised.get(first.queue, {}), more)
-        return demands.CountedPods(pods=tuple(pods.values()), promised=promised)
+        return demands.CountedPods(pods=pods.values(), queues=queues, promised=promised)
 
     def only(self, staying: Collection[jobs.JobId]) -> "ParkedGroups":
         """Return these jobs only."""
@@ -162,6 +164,10 @@ class ParkedJobs:
     queues: Mapping[str, queues.Queue]
     seen: Seen
     found: ParkedGroups
+    vain: Mapping[str, vain_claims.VainClaims] = field(default_factory=dict)
+    """By action, what it saw when it found victims for nobody."""
+    division: job_division.JobDivision | None = None
+    """The jobs without settled ones, as last divided by these groups."""
 
     def holds(self, taken: snapshot.Snapshot, policy: policies.Policy) -> bool:
         """Whether the jobs still wait for the same nodes, by the same rules."""

@@ -18,31 +18,40 @@ from typing import Protocol
 from vscheduler.core.config import policy as policies
 from vscheduler.core.fair_share import inqueue_resources, node_pools
 from vscheduler.core.model import decisions, jobs, resources, snapshot
-from vscheduler.core.session import decided, job_state, job_states, parked_groups
+from vscheduler.core.session import (
+    decided,
+    job_division,
+    job_state,
+    job_states,
+    parked_groups,
+    vain_claims,
+)
 
 
 def divide(
-    taken: snapshot.Snapshot, policy: policies.Policy, *, apart: bool
+    every: Sequence[jobs.Job], taken: snapshot.Snapshot, policy: policies.Policy, *, apart: bool
 ) -> tuple[Sequence[jobs.Job], "Parking"]:
     """Return the jobs that are awake in this cycle, and those that stay parked.
 
-    `apart` says that no pod has a term about other pods: pods compete for resources only. A job
-    that has changed is another object. A job whose admission expires is awake.
+    `every` are the jobs of the snapshot without settled ones. `apart` says that no pod has a term
+    about other pods: pods compete for resources only. A job that has changed is another object. A
+    job whose admission expires is awake.
     """
     if not (policy.parks_jobs and _may_last(taken, apart=apart)):
-        return taken.jobs, Parking(is_on=False)
+        return every, Parking(is_on=False)
     known = taken.carried.parked
     if not isinstance(known, parked_groups.ParkedJobs) or not known.holds(taken, policy):
-        return taken.jobs, Parking()
-    parked = known.found.jobs
-    awake = [job for job in taken.jobs if parked.get(job.id) is not job]
-    if len(awake) + len(parked) == len(taken.jobs) and taken.now < known.found.due:
-        return awake, Parking(known.found, known.seen)
-    dues = itertools.chain.from_iterable(group.due.items() for group in known.found.groups)
-    late = {job for job, due in dues if taken.now >= due}
-    staying = {job.id for job in taken.jobs if parked.get(job.id) is job} - late
-    awake = [job for job in taken.jobs if job.id not in staying]
-    return awake, Parking(known.found.only(staying), known.seen)
+        return every, Parking()
+    groups = known.found
+    division, gone = job_division.divide(every, groups.jobs, known.division)
+    dues = itertools.chain.from_iterable(group.due.items() for group in groups.groups)
+    late = {job for job, due in dues if taken.now >= due} if taken.now >= groups.due else set()
+    if gone or late:
+        left = groups.jobs.keys() - late.union(gone)
+        groups = groups.only(left)
+        others = [job for job in every if job.id not in left]
+        division = job_division.JobDivision(every, others)
+    return division.others, Parking(groups, known.seen, known.vain, division=division)
 
 
 def _may_last(taken: snapshot.Snapshot, *, apart: bool) -> bool:
@@ -70,14 +79,21 @@ class Parking:
         self,
         found: parked_groups.ParkedGroups = parked_groups.NO_GROUPS,
         before: parked_groups.Seen | None = None,
+        vain: Mapping[str, vain_claims.VainClaims] | None = None,
         *,
+        division: job_division.JobDivision | None = None,
         is_on: bool = True,
     ) -> None:
-        """`before` is what the reasons of these groups depend on."""
+        """`before` is what the reasons of these groups depend on; `vain` is by action, what it saw
+        when it last found victims for nobody.
+        """
         self.found = found
         """The groups that were parked as the cycle began."""
         self.before = before
         self.is_on = is_on
+        self._division = division
+        self._vain = {} if vain is None else vain
+        self._still_vain: dict[str, vain_claims.VainClaims] = {}
         self._rows = {group: row for row, group in enumerate(found.groups)}
         self.groups: Mapping[parked_groups.ParkedGroup, int] = self._rows
         """The groups that are still parked, with their rows in `found.requests`."""
@@ -114,6 +130,15 @@ class Parking:
         """Say nothing of a group in this cycle; the next cycle finds out its reason."""
         if not group.is_stale:
             self._explained[group] = replace(group, is_stale=True)
+
+    def vain(self, action: str) -> vain_claims.VainClaims | None:
+        """Return what the action saw when it last found victims for nobody, if that is known."""
+        return self._vain.get(action)
+
+    def note_vain(self, action: str, seen: vain_claims.VainClaims | None) -> None:
+        """Record what the action sees in this cycle, in which it finds victims for nobody."""
+        if seen is not None and self.is_on:
+            self._still_vain[action] = seen
 
     def expires(self, job: jobs.JobId, due: float) -> None:
         """Record when the admission of a job with minResources expires."""
@@ -172,6 +197,8 @@ class Parking:
             queues=taken.queues,
             seen=self.seen,
             found=found,
+            vain=self._still_vain,
+            division=self._division if found is self.found else None,
         )
 
     def _concluded(

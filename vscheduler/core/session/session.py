@@ -20,12 +20,14 @@ from vscheduler.core.session import (
     device_binding,
     dispatch,
     held_pods,
+    hook_calls,
     interfaces,
     job_state,
     job_states,
     parked_groups,
     parked_jobs,
     prerequisites,
+    settled_jobs,
     statement,
     volume_binding,
     work_budget,
@@ -54,25 +56,32 @@ class Session:
         nominated: views.NominatedPods,
         volumes: interfaces.Volumes,
         devices: interfaces.Devices,
-        parks: bool = True,
+        leaves_out: bool = True,
     ) -> None:
         """Copy the snapshot; the caller, core.cycle, calls `open` next.
 
-        Unless `parks`, every job is awake, whatever was kept.
+        Unless `leaves_out`, every job is awake, whatever was kept.
         """
         self.snapshot = snapshot
         self.policy = policy
         self.space = snapshot.space
         self.layout = snapshot.nodes.layout
         self.queues: Mapping[str, queues.Queue] = snapshot.queues
+        self.settled = settled_jobs.SettledJobs(policy)
+        """Jobs that run, and that cycles leave out (session.settled_jobs)."""
+        awake: Sequence[jobs.Job] = snapshot.jobs
+        if leaves_out and policy.rules.leaves_jobs_out:
+            awake, self.settled = settled_jobs.known(snapshot, policy)
         awake, self.parking = parked_jobs.divide(
-            snapshot, policy, apart=parks and affinity_counts.nobody
+            awake, snapshot, policy, apart=leaves_out and affinity_counts.nobody
         )
         self.jobs_without_queue = [job for job in awake if job.queue not in self.queues]
         """Jobs whose queue doesn't exist."""
         self.awake = {job.id: job for job in awake if job.queue in self.queues}
-        """All other jobs, by ID, but for parked ones (session.parked_jobs)."""
-        self.job_states = job_states.JobStates(self.awake, self.parking.found.jobs, policy.rules)
+        """All other jobs, by ID, but for settled and parked ones (session.parked_jobs)."""
+        self.job_states = job_states.JobStates(
+            self.awake, self.parking.found.jobs, self.settled, policy.rules
+        )
         self.cluster = cluster_state.ClusterState(
             snapshot, self.job_states, affinity_counts, volumes, devices
         )
@@ -129,7 +138,7 @@ class Session:
 
     def _opened(
         self, setting: policies.PluginSetting, guarded: frozenset[str]
-    ) -> contracts.Plugin | dispatch.Unopened:
+    ) -> contracts.Plugin | hook_calls.Unopened:
         def opened() -> contracts.Plugin:
             plugin = setting.plugin(setting.arguments, setting.flags)
             plugin.open(self)
@@ -140,10 +149,10 @@ class Session:
     @staticmethod
     def _started(
         setting: policies.PluginSetting,
-        plugin: contracts.Plugin | dispatch.Unopened,
+        plugin: contracts.Plugin | hook_calls.Unopened,
         guarded: frozenset[str],
-    ) -> contracts.Plugin | dispatch.Unopened:
-        if "start" not in setting.answers or isinstance(plugin, dispatch.Unopened):
+    ) -> contracts.Plugin | hook_calls.Unopened:
+        if "start" not in setting.answers or isinstance(plugin, hook_calls.Unopened):
             return plugin
 
         def started() -> contracts.Plugin:
@@ -206,7 +215,7 @@ class Session:
     def demands(self) -> demands.QueueDemands:
         """Allocated and requested resources of queues as the cycle begins."""
         awaited = [(reservation.queue, reservation.task.pod_class) for reservation in self._awaited]
-        counted = self.parking.found.counted if self.parking else demands.NOTHING_COUNTED
+        counted = [each.counted for each in (self.settled, self.parking.found) if each]
         return demands.QueueDemands(self.space, self.awake.values(), awaited, counted)
 
     def waiting_jobs(self) -> Sequence[job_state.JobState]:
@@ -218,14 +227,17 @@ class Session:
         changes = len(self.cluster.touched)
         if self._waiting[0] != changes:
             states, unsettled = self.job_states, self.job_states.unsettled()
-            self._waiting = (
-                changes,
-                [
-                    states[each]
-                    for each, job in self.awake.items()
-                    if not job.fully_scheduled or each in unsettled
-                ],
-            )
+            found = [
+                states[each]
+                for each, job in self.awake.items()
+                if not job.fully_scheduled or each in unsettled
+            ]
+            moved = unsettled & self.settled.by_id.keys() if self.settled and unsettled else ()
+            if moved:
+                found = sorted(
+                    (*found, *map(states.__getitem__, moved)), key=lambda state: state.job.id
+                )
+            self._waiting = (changes, found)
         return self._waiting[1]
 
     def unfinished_jobs(self) -> Sequence[job_state.JobState]:
@@ -308,6 +320,11 @@ class Session:
     def reachable(self, task: jobs.Task) -> nodes.Mask:
         """Return the nodes that the task could use if evictions made space for the task."""
         return self.placement.reachable(task)
+
+    @property
+    def touched(self) -> bool:
+        """Whether anything was decided about nodes so far."""
+        return bool(self.cluster.touched)
 
     @property
     def binds(self) -> Sequence[decisions.Bind]:

@@ -296,3 +296,36 @@ def test_what_is_asked_for_beyond_measure_does_no_harm() -> None:
     )
     assert deserved(found) == [4e3, 4e3, 2e3]
     assert weights(found) == [2, 2, 0]
+
+
+def test_queues_that_all_get_what_they_want_need_no_flow() -> None:
+    """Whatever is found without a flow, a flow finds as well, to the last bit."""
+    chance = np.random.default_rng(7)
+    found = 0
+    for _ in range(400):
+        queues, domains, kinds, size = (int(each) for each in chance.integers(1, 4, 4))
+        reach = chance.random((domains, kinds)) < chance.choice([0.7, 1.0, 1.0])
+        shape = (queues, domains, size)
+        demands = chance.integers(0, 9, shape) * (chance.random(shape) < 0.7)
+        supply = chance.integers(0, 30, (kinds, size)) * (chance.random((kinds, size)) < 0.9)
+        pinned = chance.integers(0, 3, (queues, size)) * (chance.random() < 0.3)
+        capability = chance.choice([1.0, 10.0, INF, INF, INF], (queues, size))
+        guarantee = chance.integers(0, 5, (queues, size)) * (chance.random() < 0.1)
+        case = constrained_max_min.SharingProblem(
+            weights=chance.integers(1, 5, queues).astype(np.float64),
+            demands=demands.astype(np.float64),
+            reach=reach,
+            supply=supply.astype(np.float64),
+            pinned=pinned.astype(np.float64),
+            guarantee=np.minimum(guarantee, capability),
+            capability=capability,
+            whole=chance.choice([20.0, INF, INF], size),
+        )
+        shares = constrained_max_min.without_flow(case)
+        if shares is not None:
+            found += 1
+            flow = constrained_max_min.shares_by_flow(case)
+            assert (shares.deserved == flow.deserved).all()
+            assert (shares.weights == flow.weights).all()
+            assert (shares.by_root == flow.by_root).all()
+    assert found > 40

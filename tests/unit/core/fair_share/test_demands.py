@@ -32,13 +32,14 @@ def test_counted_jobs_stand_where_they_would_have_stood() -> None:
     whole = demands.QueueDemands(sessions.SPACE, EVERY)
     for left_out in ("b", "c", "d", "bc", "bde", "cf", "bcdef"):
         pods = tuple(
-            demands.PendingPods(each.id, each.queue, next(iter(each.classes)), 1)
+            demands.CountedPod(each.id, 0, each.queue, next(iter(each.classes)), 0, 1)
             for each in EVERY
             if each.id in left_out
         )
         awake = [each for each in EVERY if each.id not in left_out]
-        counted = demands.CountedPods(pods=pods)
-        found = demands.QueueDemands(sessions.SPACE, awake, counted=counted)
+        queues = {each.queue: each.id for each in reversed(EVERY) if each.id in left_out}
+        counted = demands.CountedPods(pods=pods, queues=queues)
+        found = demands.QueueDemands(sessions.SPACE, awake, counted=[counted])
         assert list(found.pods.items()) == list(whole.pods.items())
         assert found.queues == whole.queues
         assert found.pending == whole.pending

@@ -63,7 +63,7 @@ class Around:
         taken = self.mirror.snapshot(self.now, self.carried)
         result = cycle.run_cycle(taken, self.policy, budget)
         if budget is None:
-            anew = dataclasses.replace(taken.carried, parked=None)
+            anew = dataclasses.replace(taken.carried, parked=None, settled=None)
             every = cycle.run_cycle(dataclasses.replace(taken, carried=anew), self.policy)
             assert running.digest(free(result)) == running.digest(free(every))
         self.carried = result.carried

@@ -5,7 +5,7 @@ import pytest
 from tests.unit.core import sessions
 from vscheduler.core.config import cycle_rules
 from vscheduler.core.model import jobs
-from vscheduler.core.session import job_states
+from vscheduler.core.session import job_states, settled_jobs
 
 
 @pytest.fixture
@@ -14,7 +14,7 @@ def states() -> job_states.JobStates:
     awake, parked = (
         {each.id: each for each in map(sessions.job, names)} for names in (("a", "c"), ("b",))
     )
-    return job_states.JobStates(awake, parked, cycle_rules.DEFAULT)
+    return job_states.JobStates(awake, parked, settled_jobs.SettledJobs(), cycle_rules.DEFAULT)
 
 
 def test_nothing_is_made_unasked(states: job_states.JobStates) -> None:

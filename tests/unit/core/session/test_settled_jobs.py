@@ -1,0 +1,155 @@
+"""Jobs that run: what is added up of them follows every change, as if it were added up anew."""
+
+import dataclasses
+import random
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from tests import pictures, running
+from tests.unit.core import sessions
+from tests.unit.core.placement import parked_cluster
+from vscheduler.core.fair_share import demands
+from vscheduler.core.model import decisions, jobs, snapshot
+from vscheduler.core.session import settled_jobs
+
+CLASSES = [jobs.PodClass(request={"cpu": each, "pods": 1}) for each in range(1, 6)]
+QUEUES = ("q", "r", "s")
+JOBS = 60
+ROUNDS = 80
+TREE: Mapping[str, Any] = {
+    "actions": "enqueue, allocate, backfill, reclaim",
+    "tiers": running.tiers("priority gang conformance | proportion predicates"),
+}
+
+
+def some_job(chance: random.Random) -> jobs.Job:
+    """Return a job that runs, one of a few names."""
+    name = f"j{chance.randrange(JOBS):02}"
+    held = {
+        each: (chance.randint(1, 3), 0) for each in chance.sample(CLASSES, chance.randint(0, 3))
+    }
+    cpu = sum(each.request["cpu"] * number for each, (number, _) in held.items())
+    least = {"cpu": chance.randint(0, cpu)} if chance.random() < 0.3 else None
+    return jobs.Job(
+        id=jobs.JobId(name),
+        uid=name,
+        namespace="ns",
+        name=name,
+        queue=chance.choice(QUEUES),
+        created=0.0,
+        state=jobs.GroupState(phase=jobs.Phase.RUNNING),
+        min_resources=least,
+        allocated={"cpu": cpu} if cpu else {},
+        classes=held,
+    )
+
+
+def status(job: jobs.Job) -> decisions.GroupStatus:
+    """Return any status of the job."""
+    return decisions.GroupStatus(
+        job=job.id,
+        uid=job.uid,
+        queue=job.queue,
+        phase=jobs.Phase.RUNNING,
+        running=1,
+        succeeded=0,
+        failed=0,
+        ready=True,
+    )
+
+
+def taken_of(every: Mapping[jobs.JobId, jobs.Job]) -> snapshot.Snapshot:
+    """Return a snapshot with these jobs."""
+    around = running.snapshot_of(pictures.documents("queue q queue r queue s"))
+    return dataclasses.replace(around, jobs=tuple(every[each] for each in sorted(every)))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_sums_are_those_of_all_jobs(seed: int) -> None:
+    """Few or many jobs at a time come, change and go, first ones among them."""
+    chance = random.Random(seed)
+    policy = running.policy_of(TREE)
+    settled, every = settled_jobs.SettledJobs(policy), dict[jobs.JobId, jobs.Job]()
+    for _ in range(ROUNDS):
+        for _ in range(chance.choice((0, 1, 1, 2, 20))):
+            if every and chance.random() < 0.4:
+                del every[chance.choice(sorted(every))]
+            else:
+                job = some_job(chance)
+                every[job.id] = job
+        others, settled = settled.present(taken_of(every), policy)
+        assert settled.by_id.keys() == every.keys() - {job.id for job in others}
+        more = [job for job in others if chance.random() < 0.8]
+        settled = settled.with_more([(job, status(job)) for job in more])
+        inside = [each for name, each in sorted(every.items()) if name in settled.by_id]
+        assert [each.job for each in settled.statuses] == [job.id for job in inside]
+        assert all(settled.by_id[job.id] is job for job in inside)
+        awake = [each for name, each in sorted(every.items()) if name not in settled.by_id]
+        whole = demands.QueueDemands(sessions.SPACE, [every[each] for each in sorted(every)])
+        counted = [settled.counted] if settled else []
+        found = demands.QueueDemands(sessions.SPACE, awake, counted=counted)
+        assert list(found.pods.items()) == list(whole.pods.items())
+        assert (found.queues, found.held) == (whole.queues, whole.held)
+        assert found.elastic == whole.elastic
+
+
+def test_another_policy_or_a_queue_that_is_gone_forgets_all() -> None:
+    """Statuses depend on the first, and a job without a queue isn't scheduled."""
+    policy = running.policy_of(TREE)
+    job = some_job(random.Random(5))
+    settled = settled_jobs.SettledJobs(policy).with_more([(job, status(job))])
+    taken = taken_of({job.id: job})
+    others, settled = settled.present(taken, policy)
+    assert (list(others), list(settled.by_id)) == ([], [job.id])
+    assert settled.present(taken, policy)[1] is settled
+    others, left = settled.present(taken, running.policy_of(TREE))
+    assert (list(others), bool(left)) == ([job], False)
+    without = {name: each for name, each in taken.queues.items() if name != job.queue}
+    others, left = settled.present(dataclasses.replace(taken, queues=without), policy)
+    assert (list(others), bool(left)) == ([job], False)
+
+
+def test_jobs_that_may_ask_for_more_stay_awake() -> None:
+    """They wait, must stay close to each other, or hold less than they were promised."""
+    job = dataclasses.replace(some_job(random.Random(5)), counts={jobs.TaskStatus.RUNNING: 1})
+    assert settled_jobs.may_settle(job)
+    promised = dataclasses.replace(job, min_resources={"cpu": 10**6})
+    assert not settled_jobs.may_settle(promised)
+    assert settled_jobs.may_settle(dataclasses.replace(job, min_resources={"cpu": 0}))
+    assert not settled_jobs.may_settle(dataclasses.replace(job, hard_topology="spec"))
+    inqueue = jobs.GroupState(phase=jobs.Phase.INQUEUE)
+    assert not settled_jobs.may_settle(dataclasses.replace(job, state=inqueue))
+
+
+def test_a_settled_job_that_loses_pods_is_told_of() -> None:
+    """Its state is made by `reclaim`; each cycle is compared with one that leaves nothing out."""
+    around = parked_cluster.waiting(
+        """
+        node n1 cpu=4   node n2 cpu=4   queue q   queue r
+        job q/there min=1 cpu=1 phase=Running n1*4 n2*4
+        """,
+        TREE,
+    )
+    assert around.opened().settled.by_id.keys() == {"default/there"}
+    for document in pictures.documents("queue r job r/late min=1 cpu=2 phase=Inqueue -"):
+        around.show(document)
+    result = around.cycle()
+    assert {evict.task.job for evict in result.evicts} == {"default/there"}
+    around.cycle()
+    for evict in result.evicts:
+        around.end(evict.task.name)
+    assert "default/there" not in around.opened().settled.by_id
+    around.cycle()
+
+
+def test_a_job_whose_bind_was_refused_is_told_of() -> None:
+    """Although nobody looks at it."""
+    around = parked_cluster.waiting(
+        "node n1 cpu=4 queue q job q/there min=1 cpu=1 phase=Running n1*2", TREE
+    )
+    job = next(iter(around.opened().settled.by_id.values()))
+    refused = {job.id: {job.tasks[0].uid: "no"}}
+    around.carried = dataclasses.replace(around.carried, refused_binds=refused)
+    around.cycle()

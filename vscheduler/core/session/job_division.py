@@ -1,0 +1,91 @@
+"""Division of jobs: those that cycles leave out, and the others, from cycle to cycle.
+
+From one snapshot to the next few jobs change, and a job that has changed is another object. So the
+jobs of the last cycle are compared with those of this one by identity, without calling a function
+for each job: there may be very many.
+"""
+
+import itertools
+import operator
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from vscheduler.core.model import jobs
+
+CHANGES_MAX = 16
+"""With more changes, all jobs are looked up."""
+
+of_job = operator.attrgetter("id")
+"""The ID of a job, by which jobs are in order."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class JobDivision:
+    """Jobs by ID, and those among them that aren't left out."""
+
+    every: Sequence[jobs.Job]
+    others: Sequence[jobs.Job]
+
+
+def divide(
+    every: Sequence[jobs.Job],
+    left_out: Mapping[jobs.JobId, jobs.Job],
+    before: JobDivision | None,
+) -> tuple[JobDivision, Collection[jobs.JobId]]:
+    """Return the division of all jobs, and which of those left out have changed or are gone.
+
+    `before` is the division by the same jobs left out, in an earlier cycle.
+    """
+    if not left_out:
+        return JobDivision(every, every), ()
+    if before is None:
+        return _looked_up(every, left_out)
+    if before.every is every:
+        return before, ()
+    found = changes(before.every, every)
+    if found is None:
+        return _looked_up(every, left_out)
+    gone = {job.id for job in found[0]}
+    others = [*(job for job in before.others if job.id not in gone), *found[1]]
+    others.sort(key=of_job)
+    return JobDivision(every, others), sorted(gone & left_out.keys())
+
+
+def _looked_up(
+    every: Sequence[jobs.Job], left_out: Mapping[jobs.JobId, jobs.Job]
+) -> tuple[JobDivision, Collection[jobs.JobId]]:
+    """Return the same, with nothing known of earlier cycles."""
+    ids = list(map(of_job, every))
+    same = list(map(operator.is_, map(left_out.get, ids), every))
+    others = list(itertools.compress(every, map(operator.not_, same)))
+    if len(others) + len(left_out) == len(every):
+        return JobDivision(every, others), ()
+    staying = set(itertools.compress(ids, same))
+    return JobDivision(every, others), [job for job in left_out if job not in staying]
+
+
+def changes(
+    before: Sequence[jobs.Job], now: Sequence[jobs.Job]
+) -> tuple[Sequence[jobs.Job], Sequence[jobs.Job]] | None:
+    """Return the jobs that are gone and those that have come, by ID; None if these are too many.
+
+    A job that has changed is among both.
+    """
+    gone: list[jobs.Job] = []
+    come: list[jobs.Job] = []
+    old = new = 0
+    for _ in range(CHANGES_MAX):
+        rest = itertools.islice(before, old, None), itertools.islice(now, new, None)
+        equal = next(itertools.compress(itertools.count(), map(operator.is_not, *rest)), None)
+        if equal is None:
+            common = min(len(before) - old, len(now) - new)
+            return [*gone, *before[old + common :]], [*come, *now[new + common :]]
+        old, new = old + equal, new + equal
+        was, is_now = before[old], now[new]
+        if was.id <= is_now.id:
+            gone.append(was)
+            old += 1
+        if is_now.id <= was.id:
+            come.append(is_now)
+            new += 1
+    return None

@@ -1,0 +1,259 @@
+"""Settled jobs: jobs that run and request nothing, which cycles leave out until they change.
+
+Most jobs of a large cluster have started, wait for nothing, and get the same status in every cycle.
+A job is settled after a cycle in which nothing was decided about it, and as long as it is the same
+object: whatever happens to its pods or its PodGroup makes another one. Cycles look at it once, by
+identity. What queues hold by settled jobs is added up; plugins that ask for the job see it as usual
+(session.job_states).
+"""
+
+import bisect
+import operator
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import TypeAlias
+
+from vscheduler.core.config import policy as policies
+from vscheduler.core.fair_share import demands, inqueue_resources
+from vscheduler.core.model import decisions, jobs, resources, snapshot
+from vscheduler.core.session import job_division
+
+Status: TypeAlias = decisions.GroupStatus
+
+FEW = 16
+"""Up to one in so many jobs is taken out or put in by itself; with more, all are added up anew."""
+
+by_job = operator.attrgetter("job")
+"""The job of a status, by which statuses are in order."""
+
+
+def may_settle(job: jobs.Job) -> bool:
+    """Whether cycles may leave out this job while it has its status and nobody looks at it.
+
+    Groups that hold less than their minResources may be promised the rest.
+    """
+    return (
+        job.fully_scheduled
+        and not job.hard_topology
+        and (job.min_resources is None or not inqueue_resources.lacks(job))
+    )
+
+
+def known(
+    taken: snapshot.Snapshot, policy: policies.Policy
+) -> tuple[Sequence[jobs.Job], "SettledJobs"]:
+    """Return the other jobs of the snapshot, and those that the last cycle knows to be settled."""
+    carried = taken.carried.settled
+    if not isinstance(carried, SettledJobs):
+        return taken.jobs, _nobody(taken, policy)
+    return carried.present(taken, policy)
+
+
+def _nobody(taken: snapshot.Snapshot, policy: policies.Policy) -> "SettledJobs":
+    division = job_division.JobDivision(taken.jobs, taken.jobs)
+    return SettledJobs(policy, division=division)
+
+
+class SettledJobs:
+    """All settled jobs, with their statuses and what they hold; a value that is never changed."""
+
+    def __init__(
+        self,
+        policy: policies.Policy | None = None,
+        every: Mapping[jobs.JobId, jobs.Job] | None = None,
+        statuses: Sequence[Status] = (),
+        sums: "_Sums | None" = None,
+        division: job_division.JobDivision | None = None,
+    ) -> None:
+        """`statuses` are in order of jobs; `division` is that of the snapshot they come from."""
+        self.policy = policy
+        self.by_id: Mapping[jobs.JobId, jobs.Job] = {} if every is None else every
+        """The jobs, in no particular order."""
+        self.statuses = statuses
+        self._sums = _Sums() if sums is None else sums
+        self._division = division
+
+    def __bool__(self) -> bool:
+        """Whether there is any job."""
+        return bool(self.by_id)
+
+    @cached_property
+    def counted(self) -> demands.CountedPods:
+        """What the jobs hold."""
+        return self._sums.counted()
+
+    def present(
+        self, taken: snapshot.Snapshot, policy: policies.Policy
+    ) -> tuple[Sequence[jobs.Job], "SettledJobs"]:
+        """Return the other jobs of the snapshot, and the settled jobs that it still has."""
+        if self.policy is not policy or not self._sums.queues.keys() <= taken.queues.keys():
+            return taken.jobs, _nobody(taken, policy)
+        division, gone = job_division.divide(taken.jobs, self.by_id, self._division)
+        if division is self._division:
+            return division.others, self
+        found = self._changed([self.by_id[job] for job in gone], (), division)
+        return division.others, found
+
+    def with_more(self, more: Collection[tuple[jobs.Job, Status]]) -> "SettledJobs":
+        """Return the same jobs, and these."""
+        if not more:
+            return self
+        division = self._division
+        if division is not None:
+            names = {job.id for job, _ in more}
+            others = [job for job in division.others if job.id not in names]
+            division = job_division.JobDivision(division.every, others)
+        return self._changed((), more, division)
+
+    def _changed(
+        self,
+        gone: Collection[jobs.Job],
+        more: Collection[tuple[jobs.Job, Status]],
+        division: job_division.JobDivision | None,
+    ) -> "SettledJobs":
+        """Return the jobs without those that are gone, and with more."""
+        if not (gone or more):
+            return SettledJobs(self.policy, self.by_id, self.statuses, self._sums, division)
+        every = dict(self.by_id)
+        for job in gone:
+            del every[job.id]
+        every.update((job.id, job) for job, _ in more)
+        statuses = without(self.statuses, [job.id for job in gone])
+        statuses = in_order(statuses, [each for _, each in more])
+        ordered = (every[status.job] for status in statuses)
+        if _are_many(len(gone) + len(more), every):
+            sums = _Sums()
+            for job in ordered:
+                sums.add(job)
+        else:
+            sums = self._sums.changed(gone, [job for job, _ in more])
+            if sums.headless:
+                sums.find_first(ordered)
+        return SettledJobs(self.policy, every, statuses, sums, division)
+
+
+class _Sums:
+    """What queues hold by settled jobs, each amount with the first job that it comes from."""
+
+    def __init__(self) -> None:
+        self.pods: dict[demands.Pair, demands.CountedPod] = {}
+        self.queues: dict[str, tuple[jobs.JobId, int]] = {}
+        """The first job of each queue, and their number."""
+        self.required: dict[str, resources.ResourceMap] = {}
+        self.headless: set[demands.Pair | str] = set()
+        """Pairs and queues whose first job is gone."""
+
+    def counted(self) -> demands.CountedPods:
+        """Return the sums as demand of queues."""
+        return demands.CountedPods(
+            pods=self.pods.values(),
+            queues={name: first for name, (first, _) in self.queues.items()},
+            required=self.required,
+        )
+
+    def changed(self, gone: Iterable[jobs.Job], more: Iterable[jobs.Job]) -> "_Sums":
+        """Return the sums without the jobs that are gone, and with more."""
+        found = _Sums()
+        found.pods, found.queues = dict(self.pods), dict(self.queues)
+        found.required = dict(self.required)
+        for job in gone:
+            found.remove(job)
+        for job in more:
+            found.add(job)
+        return found
+
+    def add(self, job: jobs.Job) -> None:
+        """Count a job that is settled from now on."""
+        first, number = self.queues.get(job.queue) or (job.id, 0)
+        self.queues[job.queue] = (min(first, job.id), number + 1)
+        for place, (pod_class, (held, _)) in enumerate(job.classes.items()):
+            pair = (job.queue, pod_class)
+            known = self.pods.get(pair)
+            if known is None:
+                self.pods[pair] = demands.CountedPod(job.id, place, *pair, held, 0)
+            else:
+                first, place_there = min((job.id, place), known[:2])
+                self.pods[pair] = known._replace(
+                    first=first, place=place_there, held=known.held + held
+                )
+        if job.min_resources is not None:
+            sums = self.required.get(job.queue, {})
+            self.required[job.queue] = resources.add(sums, _required(job))
+
+    def remove(self, job: jobs.Job) -> None:
+        """Undo `add`; where the job was the first, the next one is still to be found."""
+        first, number = self.queues[job.queue]
+        if number == 1:
+            del self.queues[job.queue]
+            self.required.pop(job.queue, None)
+            self.headless.discard(job.queue)
+        else:
+            self.queues[job.queue] = (first, number - 1)
+            if first == job.id:
+                self.headless.add(job.queue)
+        for pod_class, (held, _) in job.classes.items():
+            pair = (job.queue, pod_class)
+            known = self.pods[pair]
+            if known.held == held:
+                del self.pods[pair]
+                self.headless.discard(pair)
+                continue
+            self.pods[pair] = known._replace(held=known.held - held)
+            if known.first == job.id:
+                self.headless.add(pair)
+        if number > 1 and job.min_resources is not None:
+            sums = self.required[job.queue]
+            less = {name: -amount for name, amount in _required(job).items()}
+            self.required[job.queue] = resources.add(sums, less)
+
+    def find_first(self, ordered: Iterable[jobs.Job]) -> None:
+        """Find the first jobs of headless pairs and queues, among all settled jobs by ID."""
+        for job in ordered:
+            if job.queue in self.headless:
+                self.headless.discard(job.queue)
+                self.queues[job.queue] = (job.id, self.queues[job.queue][1])
+            for place, pod_class in enumerate(job.classes):
+                pair = (job.queue, pod_class)
+                if pair in self.headless:
+                    self.headless.discard(pair)
+                    self.pods[pair] = self.pods[pair]._replace(first=job.id, place=place)
+            if not self.headless:
+                break
+
+
+def _required(job: jobs.Job) -> resources.ResourceMap:
+    """Return what the group holds of its minResources."""
+    return {name: has - job.elastic.get(name, 0) for name, has in job.allocated.items()}
+
+
+def without(statuses: Sequence[Status], gone: Collection[jobs.JobId]) -> Sequence[Status]:
+    """Return the statuses, which are in order of jobs, without those of jobs that are gone."""
+    if not gone:
+        return statuses
+    if _are_many(len(gone), statuses):
+        gone = frozenset(gone)
+        return [each for each in statuses if each.job not in gone]
+    left = list(statuses)
+    for job in gone:
+        place = bisect.bisect_left(left, job, key=by_job)
+        assert left[place].job == job, f"{job} has no status"
+        del left[place]
+    return left
+
+
+def in_order(statuses: Sequence[Status], more: Collection[Status]) -> Sequence[Status]:
+    """Return the statuses, which are in order of jobs, and more, in order of jobs."""
+    if not more:
+        return statuses
+    found = list(statuses)
+    if _are_many(len(more), statuses):
+        found += more
+        found.sort(key=by_job)
+    else:
+        for each in more:
+            bisect.insort(found, each, key=by_job)
+    return found
+
+
+def _are_many(changes: int, of: Collection[object]) -> bool:
+    return changes * FEW > len(of)
