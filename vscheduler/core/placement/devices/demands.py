@@ -15,6 +15,9 @@ DEVICES_PER_UNIT more."""
 
 DEVICES_PER_UNIT = 1000
 
+PLENTY = 2**40
+"""More than any pods ask for: where a device plugin has what a demand stands for."""
+
 
 class DeviceDemands:
     """What numbers of devices pods ask for, and nodes have."""
@@ -61,7 +64,8 @@ class DeviceDemands:
             if (self._is_shared(claim) and claim.key not in shared) or not shape.is_plain:
                 continue
             for (demand,) in shape.requests:
-                first = self._same.setdefault((demand.expressions, demand.tolerations), demand)
+                key = demand.expressions, demand.tolerations, demand.resource
+                first = self._same.setdefault(key, demand)
                 found[first] += demand.count or 0
         return list(found.items())
 
@@ -73,7 +77,11 @@ class DeviceDemands:
         Only free ones, unless those that are in use count.
         """
         self._spend("devices", COUNT_COST + len(self._table.ids) // DEVICES_PER_UNIT)
-        return self._table.counts(self._any_of(demands, later=later, in_use=in_use))
+        found = self._table.counts(self._any_of(demands, later=later, in_use=in_use))
+        for each in demands:
+            if each.provided is not None:
+                found = np.where(each.provided, PLENTY, found)
+        return found
 
     def total(
         self,
@@ -84,6 +92,8 @@ class DeviceDemands:
         in_use: bool,
     ) -> int:
         """Return the same for all these nodes (N,) together."""
+        if any(each.provided is not None and (each.provided & mask).any() for each in demands):
+            return PLENTY
         chosen = self._any_of(demands, later=later, in_use=in_use)
         rows = self._table.rows[chosen]
         local = int(mask[rows[rows != tables.NOWHERE]].sum())
