@@ -4,7 +4,7 @@ A cluster in which no pod of ours has resource claims has no Devices, and costs 
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from vscheduler.core.model import constraints, devices, jobs, storage
@@ -82,6 +82,11 @@ class DeviceIndex:
             }
         if kind is devices.ResourceClaim:
             self._show(key)
+
+    @property
+    def shown(self) -> Collection[str]:
+        """The keys of all claims, those that aren't made yet included."""
+        return self._shown.keys()
 
     def planned(self, key: str) -> devices.ResourceClaim | None:
         """Return a claim that isn't made yet."""

@@ -299,9 +299,17 @@ class NodeUsage:
         A pod of the class is already counted on the node. Only resources that the class requests
         are compared. `before` is the node as the decision saw it.
         """
-        held = self._held[node.spec.name]
-        return nodes.still_takes(before, node.spec, pod_class.constraints.tolerations) and all(
-            held[name] <= node.allocatable.get(name, 0) for name in pod_class.request
+        held, limits = self._held[node.spec.name], pod_class.constraints
+        by_claim = {
+            name
+            for use in limits.resource_claims
+            for name in use.resources
+            if not node.allocatable.get(name)
+        }
+        return nodes.still_takes(before, node.spec, limits.tolerations) and all(
+            held[name] <= node.allocatable.get(name, 0)
+            for name in pod_class.request
+            if name not in by_claim
         )
 
 
