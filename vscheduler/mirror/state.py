@@ -80,7 +80,8 @@ class Mirror:
         self._pod_affinity = pod_affinity_index.PodAffinityIndexer(
             self.work, self._columns.placed_pods
         )
-        self._overlay = overlay = pod_overlay.PodOverlay(self._reader)
+        known = self._entries[events.Kind.POD]
+        self._overlay = overlay = pod_overlay.PodOverlay(self._reader, known)
         self._as_seen = overlay.as_seen
         self._assumed, self._evicting = overlay.assumed, overlay.evicting
         self._claims = claim_objects.ClaimObjects(
@@ -197,7 +198,7 @@ class Mirror:
     ) -> snapshots.Snapshot:
         """Return the cluster as a frozen Snapshot. The cost depends on changes since the last."""
         self._named.refresh()
-        space = self._resource_names.space(self.devices.extended_resources.keys())
+        space = self._resource_names.space(self.devices.extended_resources)
         return snapshots.Snapshot(
             now=now,
             space=space,
@@ -301,8 +302,8 @@ class Mirror:
             self._rejections[kind, key] = rejection
 
     def _pod(self, task: jobs.TaskId) -> pods.Pod | None:
-        entry = self._entries[events.Kind.POD].get(task)
-        return entry.value if entry is not None and isinstance(entry.value, pods.Pod) else None
+        value = self._entries[events.Kind.POD].get(task, entries.UNKNOWN).value
+        return value if isinstance(value, pods.Pod) else None
 
     def _move(
         self, key: str, old: entries.Value | None, new: entries.Value | None
@@ -337,9 +338,7 @@ class Mirror:
 
     def _renamed(self) -> bool:
         """Look at pods anew if other extended resources stand for devices; return whether so."""
-        found = (entry.value for entry in self._entries[events.Kind.POD].values())
-        moved = self._overlay.rename(self.devices.extended_resources, found)
-        for before, after in moved:
+        for before, after in (moved := self._overlay.rename(self.devices.extended_resources)):
             self._move_pod(before, after)
         return bool(moved)
 

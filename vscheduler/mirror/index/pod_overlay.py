@@ -4,7 +4,7 @@ These are binds and evictions in flight, the claim for extended resources that s
 and the devices of claims that count for a pod.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from vscheduler.core.model import jobs
 from vscheduler.mirror.index import entries, node_usage
@@ -14,8 +14,9 @@ from vscheduler.mirror.translate import extended_resources, pods
 class PodOverlay:
     """What is known of pods beside their objects, by UID."""
 
-    def __init__(self, reader: entries.Reader) -> None:
-        self._reader = reader
+    def __init__(self, reader: entries.Reader, stored: Mapping[str, entries.Entry]) -> None:
+        """`stored` are all pods as last seen, by UID."""
+        self._reader, self._stored = reader, stored
         self.classes: Mapping[str, str] = {}
         """DeviceClasses by the extended resource that stands for their devices."""
         self.assumed: dict[jobs.TaskId, node_usage.Assumption] = {}
@@ -38,14 +39,13 @@ class PodOverlay:
         assumption = self.assumed.get(pod.uid)
         return pod if assumption is None else pod.bound_to(assumption.node)
 
-    def rename(
-        self, classes: Mapping[str, str], every: Iterable[object]
-    ) -> list[tuple[pods.Pod | None, pods.Pod | None]]:
+    def rename(self, classes: Mapping[str, str]) -> list[tuple[pods.Pod | None, pods.Pod | None]]:
         """Let other extended resources stand for DeviceClasses; return the pods with such resources
         as seen before and now.
         """
         if classes == self.classes:
             return []
+        every = (entry.value for entry in self._stored.values())
         concerned = [pod for pod in every if isinstance(pod, pods.Pod) and pod.extended]
         before = [self.as_seen(pod) for pod in concerned]
         self.classes = classes

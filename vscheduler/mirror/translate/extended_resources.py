@@ -31,7 +31,7 @@ SUFFIX = 5
 class Container(NamedTuple):
     """The extended resources of a container."""
 
-    index: int
+    place: int
     """Its place among init containers and containers."""
     name: str
     lasts: bool
@@ -140,7 +140,9 @@ def _requests(
         if name == resource
     ]
     lasting = {
-        container.index: (request, amount) for container, request, amount in asked if container.lasts
+        container.place: (request, amount)
+        for container, request, amount in asked
+        if container.lasts
     }
     mappings = [
         models.RequestMapping(container.name, resource, request)
@@ -155,7 +157,7 @@ def _requests(
             continue
         lacking = amount
         for index, (name, count) in sorted(lasting.items()):
-            if index > container.index and lacking > 0:
+            if index > container.place and lacking > 0:
                 mappings.append(models.RequestMapping(container.name, resource, name))
                 lacking -= count
         if lacking > 0:

@@ -9,7 +9,6 @@ import numpy as np
 from vscheduler.core.model import device_decisions, devices, extended_resources, jobs, nodes
 from vscheduler.core.placement.devices import allocator, claims, tables
 
-
 _NO_MAPPINGS: tuple[extended_resources.RequestMapping, ...] = ()
 
 

@@ -34,8 +34,6 @@ class ExtendedResources:
 
         `count` returns how many devices of a class each node can use, (N,).
         """
-        if not self._classes:
-            return taken
         known, table = taken.devices, taken.nodes
 
         def amounts() -> tuple[resources.Vector, dict[object, nodes.Mask]]:
@@ -51,9 +49,7 @@ class ExtendedResources:
         def made() -> nodes.NodeTable:
             return replace(table, allocatable=allocatable, holding=holding)
 
-        return replace(
-            taken, nodes=known.memo.get("extended nodes", (table, allocatable), made)
-        )
+        return replace(taken, nodes=known.memo.get("extended nodes", (table, allocatable), made))
 
     def provides_all(self, names: tuple[str, ...], row: int) -> bool:
         """Whether a node has all of these resources by its device plugin."""

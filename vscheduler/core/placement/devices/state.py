@@ -117,7 +117,9 @@ class Devices:
         """Return the snapshot with devices in place of the extended resources that stand for them,
         on nodes without these resources.
         """
-        return self._extended.with_devices(taken, lambda name: self._supply.of_class(name))
+        if not self._extended.provided:
+            return taken
+        return self._extended.with_devices(taken, self._supply.of_class)
 
     def claims_on(self, task: jobs.Task, node: str) -> Iterator[str]:
         """Iterate over the claims that the task needs on this node; see interfaces.Devices."""
