@@ -150,7 +150,7 @@ class Mirror:
         entry = self._entries[events.Kind.NODE].get(before.name)
         if assumption is None or assumption.node != before.name or entry is None:
             return False
-        pod, there = self._pod(task), entry.value
+        pod, there = self._as_seen(self._pod(task)), entry.value
         assert pod is not None, "an assumption ends with its pod"
         return isinstance(there, translation.Node) and self._node_usage.fits(
             pod.pod_class, there, before
