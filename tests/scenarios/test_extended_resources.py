@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests import device_labs, running
+from tests import device_labs, pictures, running
 from vscheduler.core.model import decisions
 from vscheduler.mirror import wording
 from vscheduler.mirror.translate import extended_resources
@@ -310,3 +310,22 @@ def test_without_allocation_only_device_plugins_count() -> None:
     assert "or the configuration leaves them out" in reason(lab.cycle())
     lab.offer("n1", {GPU: 1})
     assert bound(lab.cycle()) == {"train-0": "n1"}
+
+
+@pytest.mark.parametrize("named", [GPU, "deviceclass.resource.k8s.io/gpu"])
+def test_a_group_is_let_in_before_it_has_pods(named: str) -> None:
+    """Volcano's jobs make their pods once their PodGroup is Inqueue."""
+    tree = {
+        "actions": "enqueue, allocate, backfill",
+        "tiers": running.tiers("priority gang | predicates proportion overcommit"),
+    }
+    lab = Lab(ONE, gpu_class(), SLICES[0], tree=tree)
+    lab.delete("Pod", "train-0")
+    group = lab.get("PodGroup", "train")
+    group["status"] = {"phase": "Pending"}
+    annotations = {"scheduling.volcano.sh/scheduler-name": pictures.SCHEDULER}
+    group["metadata"]["annotations"] = annotations
+    for asked, phase in (("3", "Pending"), ("2", "Inqueue")):
+        group["spec"]["minResources"] = {named: asked}
+        lab.put(group)
+        assert [each.phase for each in lab.cycle().groups] == [phase]

@@ -213,7 +213,7 @@ class Mirror:
             nominated=self._nominated.freeze(),
             affinity_index=self._pod_affinity.freeze(),
             storage=self.storage.freeze(),
-            devices=self.devices.freeze(),
+            devices=self.devices.freeze(space.names),
             extended_resources=self.devices.extended_resources,
             carried=carried,
         )

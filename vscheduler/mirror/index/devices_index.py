@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from vscheduler.core.model import constraints, devices, jobs, storage
+from vscheduler.core.model import constraints, devices, jobs, resources, storage
 from vscheduler.mirror import selectors
 from vscheduler.mirror.index import device_charges
 from vscheduler.mirror.translate import extended_resources, pods
@@ -40,6 +40,8 @@ class DeviceIndex:
         self._holders: defaultdict[devices.DeviceId, set[str]] = defaultdict(set)
         self._users = 0
         """Number of our waiting pods with claims."""
+        self._named = False
+        """Whether anybody names a resource that stands for devices."""
         self.extended_resources: Mapping[str, str] = {}
         """DeviceClasses by the extended resource that stands for their devices. Of several with the
         same resource, the newest, then the first by name (Kubernetes: ExtendedResourceCache)."""
@@ -133,13 +135,20 @@ class DeviceIndex:
 
     @property
     def in_use(self) -> bool:
-        """Whether decisions can depend on devices: a waiting pod of ours has claims, or devices
-        count for a pod.
+        """Whether decisions can depend on devices: a waiting pod of ours has claims, devices count
+        for a pod, or a Queue or PodGroup names them.
         """
-        return bool(self._users) or self.charges.anything
+        return bool(self._users) or self._named or self.charges.anything
 
-    def freeze(self) -> devices.Devices:
-        """Return the devices; the last object again when nothing changed."""
+    def freeze(self, names: Collection[str]) -> devices.Devices:
+        """Return the devices; the last object again when nothing changed. `names` are all resources
+        that objects name.
+        """
+        classes = self._objects[devices.DeviceClass]
+        self._named = bool(classes) and any(
+            name in self.extended_resources or name.startswith(resources.DEVICE_CLASS)
+            for name in names
+        )
         if not self.in_use:
             return devices.NO_DEVICES
         last = self._last
