@@ -329,3 +329,24 @@ def test_a_group_is_let_in_before_it_has_pods(named: str) -> None:
         group["spec"]["minResources"] = {named: asked}
         lab.put(group)
         assert [each.phase for each in lab.cycle().groups] == [phase]
+
+
+@pytest.mark.parametrize("named", [GPU, "deviceclass.resource.k8s.io/gpu"])
+def test_a_group_that_was_let_in_keeps_what_it_was_promised(named: str) -> None:
+    """One of higher priority that comes later asks for the same two devices."""
+    two = "node n1 cpu=8 \n queue q \n job q/first min=1 -  job q/second min=1 priority=9 -"
+    tree = {
+        "actions": "enqueue, allocate, backfill",
+        "tiers": running.tiers("priority gang | predicates proportion overcommit"),
+    }
+    lab = Lab(two, gpu_class(), SLICES[0], tree=tree)
+    for name, phase in (("first", "Inqueue"), ("second", "Pending")):
+        group = lab.get("PodGroup", name)
+        group["status"] = {"phase": phase}
+        group["spec"]["minResources"] = {named: "2"}
+        lab.put(group)
+        lab.delete("Pod", f"{name}-0")
+        annotations = {"scheduling.volcano.sh/scheduler-name": pictures.SCHEDULER}
+        group["metadata"]["annotations"] = annotations
+    phases = {each.job: each.phase for each in lab.cycle().groups}
+    assert phases == {"default/first": "Inqueue", "default/second": "Pending"}
