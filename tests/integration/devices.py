@@ -107,7 +107,9 @@ def a_pod(name: str, group: str, *uses: Mapping[str, str], **spec: Any) -> dict[
 def asking(count: int) -> list[dict[str, Any]]:
     """Containers that ask for so many devices by the resource that stands for the class."""
     amounts = {EXTENDED: str(count)}
-    return [{"name": "main", "image": "none", "resources": {"requests": amounts, "limits": amounts}}]
+    return [
+        {"name": "main", "image": "none", "resources": {"requests": amounts, "limits": amounts}}
+    ]
 
 
 def allocated(claim: client.Object) -> list[Device]:

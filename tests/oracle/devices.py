@@ -67,7 +67,7 @@ def _stored(document: Document) -> Document:
     return found
 
 
-def _extended(chance: random.Random, wanted: bool) -> tuple[Mapping[str, str], ...]:  # noqa: FBT001
+def _extended(chance: random.Random, wanted: bool) -> tuple[Mapping[str, str], ...]:
     """What a pod's init container and container ask for by name."""
     if not wanted:
         return ()
@@ -78,7 +78,7 @@ def _extended(chance: random.Random, wanted: bool) -> tuple[Mapping[str, str], .
     )
 
 
-def _plugin(chance: random.Random, wanted: bool) -> Mapping[str, str]:  # noqa: FBT001
+def _plugin(chance: random.Random, wanted: bool) -> Mapping[str, str]:
     """What a node has by device plugins; none is another thing than nothing."""
     names = ("example.com/gpu", "example.com/nic") if wanted else ()
     return {name: str(chance.randint(0, 2)) for name in names if chance.random() < 0.3}

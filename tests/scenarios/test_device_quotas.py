@@ -347,7 +347,10 @@ def test_surplus_counts_devices_of_pods_that_run_and_that_leave() -> None:
         result = {"request": "gpus", "driver": device_labs.DRIVER, "pool": "n3"}
         results = [{**result, "device": f"gpu-{name[-1]}"}]
         consumer = {"resource": "pods", "name": name, "uid": pod["metadata"]["uid"]}
-        claim["status"] = {"allocation": {"devices": {"results": results}}, "reservedFor": [consumer]}
+        claim["status"] = {
+            "allocation": {"devices": {"results": results}},
+            "reservedFor": [consumer],
+        }
         found.put(claim)
     opened = cycle.open_session(found.mirror().snapshot(found.now), found.policy)
     limits = fair_shares.limits(opened.space, opened.queues, {})
