@@ -144,8 +144,7 @@ class DeviceIndex:
         """Return the devices; the last object again when nothing changed. `names` are all resources
         that objects name.
         """
-        classes = self._objects[devices.DeviceClass]
-        self._named = bool(classes) and any(
+        self._named = bool(self.extended_resources) and any(
             name in self.extended_resources or name.startswith(resources.DEVICE_CLASS)
             for name in names
         )

@@ -1,5 +1,6 @@
 import asyncio
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ CHANGE = device_decisions.ClaimAllocation(
     requests=(REQUEST,),
     mappings=(extended_resources.RequestMapping("main", GPU, "r"),),
 )
+NONE: Mapping[str, int] = {}
 CLAIMS = "/apis/resource.k8s.io/v1/namespaces/ns/resourceclaims"
 POD = "/api/v1/namespaces/ns/pods/p/status"
 OWNER = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "p0", "controller": True}
@@ -33,7 +35,9 @@ MAPPINGS = [{"containerName": "main", "resourceName": GPU, "requestName": "r"}]
 class Server:
     """An API server with at most one claim, which fails at some calls."""
 
-    def __init__(self, claim: dict[str, Any] | None = None, **failing: int) -> None:
+    def __init__(
+        self, claim: dict[str, Any] | None = None, failing: Mapping[str, int] = NONE
+    ) -> None:
         """`failing` has the status that a call gets instead, by method or subresource."""
         self.claim, self.failing = claim, failing
         self.pod: dict[str, Any] = {}
@@ -164,7 +168,7 @@ async def test_nothing_is_allocated_after_a_failure(
     serve: Serve, failing: dict[str, int], verdict: Result
 ) -> None:
     """Whichever call fails; the claim that was made is found the next time."""
-    server = Server(**failing)
+    server = Server(failing=failing)
     assert (await send(serve, server)).verdict is verdict
     assert server.claim is not None
     assert "status" not in server.claim
