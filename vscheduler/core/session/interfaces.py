@@ -193,8 +193,8 @@ class DeviceDemands(Protocol):
     def counted(
         self, pod_class: jobs.PodClass, shared: Collection[str]
     ) -> Sequence[tuple[Any, int]]:
-        """Return what numbers of devices a pod asks for by its own claims, and by these shared
-        ones, without alternatives.
+        """Return what numbers of devices a pod asks for at least by its own claims, and by these
+        shared ones.
         """
 
     def counts(self, demands: Sequence[Any], *, later: bool, in_use: bool) -> Ints:

@@ -53,21 +53,34 @@ class DeviceDemands:
     def counted(
         self, pod_class: jobs.PodClass, shared: Collection[str]
     ) -> list[tuple[allocator.Demand, int]]:
-        """Return what numbers of devices a pod asks for by its own claims, and by these shared
-        ones, without alternatives. Demands for the same devices are the same object.
+        """Return what numbers of devices a pod asks for at least by its own claims, and by these
+        shared ones. Demands for the same devices are the same object.
+
+        Alternatives are one demand for any of their devices, of the smallest number; constraints
+        between devices are left out.
         """
         if not pod_class.constraints.resource_claims:
             return []
         needs = self._needs_of(pod_class)
         found: Counter[allocator.Demand] = Counter()
         for claim, shape in zip(needs.open, needs.shapes, strict=True):
-            if (self._is_shared(claim) and claim.key not in shared) or not shape.is_plain:
+            if self._is_shared(claim) and claim.key not in shared:
                 continue
-            for (demand,) in shape.requests:
-                key = demand.expressions, demand.tolerations, demand.resource
-                first = self._same.setdefault(key, demand)
-                found[first] += demand.count or 0
+            for alternatives in shape.requests:
+                if not any(each.admin_access for each in alternatives):
+                    least = min(each.count or 1 for each in alternatives)
+                    found[self._any_of_these(alternatives)] += least
         return list(found.items())
+
+    def _any_of_these(self, alternatives: tuple[allocator.Demand, ...]) -> allocator.Demand:
+        """Return a demand that any device of the alternatives satisfies."""
+        key = tuple((each.expressions, each.tolerations, each.resource) for each in alternatives)
+        found = self._same.get(key)
+        if found is None:
+            first, *others = alternatives
+            usable: tables.Flags = np.logical_or.reduce([each.usable for each in alternatives])
+            found = self._same[key] = replace(first, usable=usable) if others else first
+        return found
 
     def counts(
         self, demands: Sequence[allocator.Demand], *, later: bool, in_use: bool
