@@ -1,13 +1,14 @@
 """A cluster with devices over several cycles, in which a test plays Kubernetes and the drivers."""
 
 import copy
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tests import pictures, running, volume_labs
 from vscheduler.core import cycle
-from vscheduler.core.model import decisions, snapshot
-from vscheduler.mirror import device_requests, state
+from vscheduler.core.model import decisions, device_decisions, snapshot
+from vscheduler.mirror import device_requests, extended_claims, state
 from vscheduler.mirror.decode import events
 
 API = "resource.k8s.io/v1"
@@ -145,13 +146,26 @@ class Lab:
         for change in changes[:most]:
             target = mirror.allocations.target(change)
             assert target is not None, change
-            found = self.get("ResourceClaim", change.name)
+            found = self.claim_of(change)
+            known = dataclasses.replace(target.value, uid=found["metadata"]["uid"])
+            target = dataclasses.replace(target, value=known)
             for patch in (
                 device_requests.protection(target, change) or {},
                 device_requests.status_patch(target, change),
             ):
                 found = volume_labs.merged(found, patch)
             self.put(found)
+
+    def claim_of(self, change: device_requests.Change) -> Document:
+        """The claim of a change, which is made first if it is for extended resources."""
+        if ("ResourceClaim", change.name) in self.stored:
+            return self.get("ResourceClaim", change.name)
+        assert isinstance(change, device_decisions.ClaimAllocation)
+        made = extended_claims.creation(change)
+        made["metadata"]["uid"] = f"uid-{change.name}"
+        pod = self.get("Pod", change.reserved_for[0].name)
+        self.put(volume_labs.merged(pod, extended_claims.announcement(change)))
+        return {**made, "status": {}}
 
     def allocated(self) -> dict[str, list[tuple[str, str]]]:
         """The devices of claims, by claim: pool and name."""

@@ -13,6 +13,8 @@ from vscheduler.sandbox import client, control_plane
 
 DRIVER = "gpu.tests"
 CLASS = "gpu.tests"
+EXTENDED = "tests.example.com/gpu"
+"""The resource of containers that stands for the class."""
 NAMESPACE = "default"
 CLAIMS = paths.RESOURCE_CLAIMS.within(NAMESPACE)
 TEMPLATES = paths.RESOURCE_CLAIM_TEMPLATES.within(NAMESPACE)
@@ -23,7 +25,8 @@ Device = tuple[str, str, str]
 def publish(api: client.Client, nodes: Sequence[str], each: int, memory: str = "80Gi") -> None:
     """A class, and so many devices on each node."""
     selector = {"cel": {"expression": f'device.driver == "{DRIVER}"'}}
-    body = {"metadata": {"name": CLASS}, "spec": {"selectors": [selector]}}
+    spec = {"selectors": [selector], "extendedResourceName": EXTENDED}
+    body = {"metadata": {"name": CLASS}, "spec": spec}
     api.create(paths.DEVICE_CLASSES.everywhere, body)
     api.create_all(
         paths.RESOURCE_SLICES.everywhere, [a_slice(node, each, memory) for node in nodes]
@@ -99,6 +102,14 @@ def a_pod(name: str, group: str, *uses: Mapping[str, str], **spec: Any) -> dict[
             **spec,
         },
     }
+
+
+def asking(count: int) -> list[dict[str, Any]]:
+    """Containers that ask for so many devices by the resource that stands for the class."""
+    amounts = {EXTENDED: str(count)}
+    return [
+        {"name": "main", "image": "none", "resources": {"requests": amounts, "limits": amounts}}
+    ]
 
 
 def allocated(claim: client.Object) -> list[Device]:

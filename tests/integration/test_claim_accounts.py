@@ -249,3 +249,25 @@ def test_the_scheduler_asks_for_volumes_and_devices_and_changes_nothing_else(
     assert answer.status == 403, answer.text
     assert ".vscheduler.io" in answer.message
     assert attempt.says in answer.message
+
+
+FOR_POD = {
+    "annotations": {"resource.kubernetes.io/extended-resource-claim": "true"},
+    "ownerReferences": [
+        {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u", "controller": True}
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("lacks", "refused"), [("", False), ("annotations", True), ("ownerReferences", True)]
+)
+def test_the_scheduler_makes_claims_for_extended_resources_of_a_pod_only(
+    plane: control_plane.ControlPlane, *, lacks: str, refused: bool
+) -> None:
+    """Such a claim says so, and belongs to its pod."""
+    metadata = {"name": "made", **{key: each for key, each in FOR_POD.items() if key != lacks}}
+    body = {"metadata": metadata, "spec": devices.asked(1)}
+    answer = account(plane).ask("POST", devices.CLAIMS, body, query={"dryRun": "All"})
+    assert (answer.status == 403) is refused
+    assert answer.status in (201, 403)

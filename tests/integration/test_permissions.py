@@ -141,15 +141,21 @@ class Halves:
             api.delete(path)
 
     def _ask_for_devices(self, scheduler: daemons.Daemon) -> None:
-        """A pod gets a device."""
+        """A pod gets a device by a claim, and one by an extended resource."""
         api = self._plane.api
         devices.publish(api, ["node-0", "node-1"], 1)
         devices.a_claim(api, "gpu", devices.asked(1))
         devices.a_gang(self._plane, "gpu", 1, {"resourceClaimName": "gpu"})
         daemons.until(lambda: "gpu-0" in daemons.nodes_of(self._plane), scheduler)
+        devices.a_gang(self._plane, "named", 1, containers=devices.asking(1))
+        daemons.until(lambda: "named-0" in daemons.nodes_of(self._plane), scheduler)
         assert devices.wrong(api) == []
-        api.delete(f"{daemons.PODS}/gpu-0?gracePeriodSeconds=0")
-        api.delete(f"{daemons.GROUPS}/gpu")
+        status = api.get(f"{daemons.PODS}/named-0")["status"]["extendedResourceClaimStatus"]
+        made = api.get(f"{devices.CLAIMS}/{status['resourceClaimName']}")
+        assert [len(devices.allocated(made)), len(devices.reserved(made))] == [1, 1]
+        for name in ("gpu", "named"):
+            api.delete(f"{daemons.PODS}/{name}-0?gracePeriodSeconds=0")
+            api.delete(f"{daemons.GROUPS}/{name}")
         api.delete(f"{devices.CLAIMS}/gpu")
 
     def _look_after_groups(self, controllers: daemons.Daemon) -> None:

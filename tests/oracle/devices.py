@@ -2,7 +2,7 @@
 
 import copy
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from tests import device_worlds
 from tests.oracle import manifests, worlds
@@ -20,6 +20,7 @@ FEATURES: Mapping[str, device_worlds.Features] = {
     "devices-every": device_worlds.Features(every=True, taints=True),
     "devices-admin": device_worlds.Features(admin=True, taints=True),
     "devices-claims": device_worlds.Features(shared=True),
+    "devices-extended": device_worlds.Features(network=True, taints=True),
 }
 """kube-scheduler gives a pod up on all nodes where it asks for every device and a pool is
 incomplete, or constraints exclude one: not asked here."""
@@ -31,16 +32,25 @@ def world(name: str, seed: int) -> worlds.World:
     chance = random.Random(f"{name} {seed}")
     if name == "devices-claims":
         _unusual(made, chance)
+    asked = [_extended(chance, name == "devices-extended") for _ in made.pods]
+    classes = [each for each in made.devices if each["kind"] == "DeviceClass"]
+    if name == "devices-extended":
+        for each in classes:
+            each["spec"]["extendedResourceName"] = f"example.com/{each['metadata']['name']}"
     return worlds.World(
         feature=name,
         seed=seed,
         nodes=[
-            manifests.node(each["metadata"]["name"], each["metadata"]["labels"])
+            manifests.node(
+                each["metadata"]["name"],
+                each["metadata"]["labels"],
+                **_plugin(chance, name == "devices-extended"),
+            )
             for each in made.nodes
         ],
         storage=[_stored(each) for each in made.devices],
         standing=[],
-        waiting=[_probe(each) for each in made.pods],
+        waiting=[_probe(each, amounts) for each, amounts in zip(made.pods, asked, strict=True)],
     )
 
 
@@ -57,8 +67,31 @@ def _stored(document: Document) -> Document:
     return found
 
 
-def _probe(pod: Document) -> Document:
+def _extended(chance: random.Random, wanted: bool) -> tuple[Mapping[str, str], ...]:
+    """What a pod's init container and container ask for by name."""
+    if not wanted:
+        return ()
+    names = ("example.com/gpu", "example.com/nic", "deviceclass.resource.kubernetes.io/gpu")
+    return tuple(
+        {name: chance.choice("112") for name in names if chance.random() < part}
+        for part in (0.1, 0.4)
+    )
+
+
+def _plugin(chance: random.Random, wanted: bool) -> Mapping[str, str]:
+    """What a node has by device plugins; none is another thing than nothing."""
+    names = ("example.com/gpu", "example.com/nic") if wanted else ()
+    return {name: str(chance.randint(0, 2)) for name in names if chance.random() < 0.3}
+
+
+def _probe(pod: Document, asked: Sequence[Mapping[str, str]]) -> Document:
     probe = manifests.pod(pod["metadata"]["name"])
+    if asked:
+        early, late = ({"requests": each, "limits": each} for each in asked)
+        probe["spec"]["initContainers"] = [manifests.container("early", resources=early)]
+        probe["spec"]["containers"][0]["resources"] = late
+        if asked[1]:  # the others have claims
+            return probe
     made = {
         each["name"]: each["resourceClaimName"] for each in pod["status"]["resourceClaimStatuses"]
     }

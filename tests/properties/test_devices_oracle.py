@@ -5,6 +5,7 @@ import random
 from collections.abc import Sequence
 
 import numpy as np
+import pytest
 from hypothesis import given, strategies
 
 from tests import device_worlds, pictures, running
@@ -86,6 +87,22 @@ def test_a_gang_starts_if_and_only_if_it_fits(seed: int) -> None:
     placed = {each.task.name for each in result.pipelined}
     fits = devices_by_hand.Judge(world).fits(world.pods)
     assert placed == ({pod["metadata"]["name"] for pod in world.pods} if fits else set())
+
+
+ALTERNATIVES = device_worlds.Features(alternatives=True, constraints=True)
+
+
+@pytest.mark.parametrize(
+    ("features", "seed"),
+    [(device_worlds.Features(constraints=True), 48), (ALTERNATIVES, 37), (ALTERNATIVES, 55)],
+)
+def test_a_gang_is_searched_by_what_it_asks_for_at_least(
+    features: device_worlds.Features, seed: int
+) -> None:
+    """Of constraints and alternatives, the search for a gang knows the smallest numbers only."""
+    world = device_worlds.world(features, seed, pods=(2, 4), nodes=(3, 5))
+    assert devices_by_hand.Judge(world).fits(world.pods)
+    assert len(decide(documents(world, together=True)).pipelined) == len(world.pods)
 
 
 @given(SEEDS)

@@ -9,7 +9,9 @@ from tests import device_labs, pictures, running
 from tests.device_labs import Lab
 from tests.oracle import manifests
 from tests.volume_labs import binds, waits
-from vscheduler.core.model import decisions
+from vscheduler.core import cycle
+from vscheduler.core.fair_share import fair_shares, surplus
+from vscheduler.core.model import decisions, jobs
 from vscheduler.mirror import wording
 
 Document = dict[str, Any]
@@ -313,3 +315,65 @@ def test_min_resources_may_name_devices() -> None:
         group["status"] = {"phase": "Pending"}
         found.put(group)
     assert started(run(found)) == {"b-0"}
+
+
+def test_surplus_counts_devices_of_pods_that_run_and_that_leave() -> None:
+    """A queue has four devices on the only node that the other one can use, though its share would
+    be as good elsewhere. With a pod that leaves, it has one less there.
+    """
+    greedy = own(*(f"greedy-{number}" for number in range(4)))
+    needy = own(*(f"needy-{number}" for number in range(4)))
+    found = lab(
+        """
+        node  n3 cpu=4 label=zone=a
+        queue q
+        queue p
+        job   q/greedy min=1 cpu=1 - - - -
+        job   p/needy min=4 cpu=1 - - - -
+        """,
+        greedy | needy,
+        device_labs.resource_slice("n3", 4),
+    )
+    for name in needy:
+        pod = found.get("Pod", name)
+        pod["spec"]["nodeSelector"] = {"zone": "a"}
+        found.put(pod)
+    for name in greedy:
+        pod = found.get("Pod", name)
+        pod["spec"]["nodeName"] = "n3"
+        pod["status"]["phase"] = "Running"
+        found.put(pod)
+        claim = found.get("ResourceClaim", name)
+        result = {"request": "gpus", "driver": device_labs.DRIVER, "pool": "n3"}
+        results = [{**result, "device": f"gpu-{name[-1]}"}]
+        consumer = {"resource": "pods", "name": name, "uid": pod["metadata"]["uid"]}
+        claim["status"] = {
+            "allocation": {"devices": {"results": results}},
+            "reservedFor": [consumer],
+        }
+        found.put(claim)
+    opened = cycle.open_session(found.mirror().snapshot(found.now), found.policy)
+    limits = fair_shares.limits(opened.space, opened.queues, {})
+    shares = fair_shares.FairShares(opened.space, opened.pools, limits, [1] * len(limits.names))
+    surpluses = surplus.Surplus(opened, opened.pools, shares)
+    tasks = opened.job_states[jobs.JobId("default/greedy")].job.tasks
+    column = opened.space.columns[GPU]
+
+    def most() -> float:
+        answer = surpluses.surplus(tasks[1])
+        assert answer is not None
+        return float(answer[1][column])
+
+    assert most() == 4.0
+    surpluses.move(tasks[0], -1)
+    assert most() == 3.0
+
+
+def test_jobs_with_few_devices_come_before_those_with_many() -> None:
+    """A pod with a device adds an eighth of all to its job's share, two cpu of 32 a sixteenth."""
+    found = lab(
+        "queue q\njob q/a min=1 cpu=1 n1 - -\njob q/b min=1 cpu=2 n1 -",
+        own("a-1", "a-2"),
+        q={"capability": {"cpu": "6"}},
+    )
+    assert started(run(found)) == {"a-1", "b-1"}

@@ -260,19 +260,6 @@ def test_nothing_is_taken_of_a_pool_that_is_being_updated() -> None:
     assert "too few such devices of class gpu (0 such devices, 0 allocated)" in reason(lab.cycle())
 
 
-@pytest.mark.parametrize("resource", ["example.com/gpu", "deviceclass.resource.kubernetes.io/gpu"])
-def test_extended_resources_of_a_class_are_refused_by_name(resource: str) -> None:
-    """A pod that asks for one on nodes without a device plugin learns what to do instead."""
-    named = device_labs.device_class()
-    named["spec"]["extendedResourceName"] = "example.com/gpu"
-    lab = Lab(ONE, named, device_labs.resource_slice("n1", 1), uses={})
-    pod = lab.get("Pod", "train-0")
-    pod["spec"]["containers"][0]["resources"]["requests"][resource] = "1"
-    lab.put(pod)
-    said = f"no node that has {resource}; devices of class gpu come by resource claims only"
-    assert said in reason(lab.cycle())
-
-
 def test_devices_that_share_counters_are_never_allocated() -> None:
     """The reason says how many of those that the claim asks for do."""
     slices = device_labs.resource_slice("n1", 4)

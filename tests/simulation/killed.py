@@ -1,10 +1,11 @@
 """`python -m tests.simulation.killed`: SIGKILL at each write with which a gang starts.
 
 A gang whose pods have devices of their own and share one more, and volumes if asked for, is created
-again and again in a world in which nothing else happens. At its first write, at its second one and
-so on, the process that writes is killed: before the request leaves, or right after that. Another
-process goes on. Then the gang has started whole, or somebody deletes it while nobody schedules; in
-the end no device belongs to nobody. Prints each write at which a process was killed.
+again and again in a world in which nothing else happens; its last pod asks for its device by an
+extended resource. At its first write, at its second one and so on, the process that writes is
+killed: before the request leaves, or right after that. Another process goes on. Then the gang has
+started whole, or somebody deletes it while nobody schedules; in the end no device belongs to
+nobody. Prints each write at which a process was killed.
 """
 
 import argparse
@@ -139,6 +140,9 @@ class Killed:
                 annotations={objects.GROUP: GANG},
                 spec={"resourceClaims": uses},
             )
+            if number == self._size - 1:
+                uses.remove({"name": "own", "resourceClaimTemplateName": GANG})
+                template = device_users.asking_by_name(template, 1)
             if self._with_volumes:
                 self._create(storage.CLAIMS, volume_users.claim(name, a_volume()))
                 used = {"name": "data", "persistentVolumeClaim": {"claimName": name}}

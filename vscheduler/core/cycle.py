@@ -17,7 +17,6 @@ from vscheduler.core.placement.volumes import state as volumes
 from vscheduler.core.preemption import nominations, partial_gangs, relocations, reprieves
 from vscheduler.core.session import (
     claim_attempts,
-    device_binding,
     dispatch,
     job_state,
     job_status,
@@ -64,6 +63,8 @@ def open_session(
 ) -> session.Session:
     """Return a session with all plugins open. The arguments are those of `run_cycle`."""
     limited = work_budget.WorkBudget(budget, taken.carried.work_by_namespace)
+    offered = devices.Devices(taken, limited.spend)
+    taken = offered.with_extended_resources(taken)
     opened = session.Session(
         taken,
         configured,
@@ -73,7 +74,7 @@ def open_session(
         ),
         nominated=nominated_pods.NominatedPods(taken),
         volumes=volumes.Volumes(taken, limited.spend),
-        devices=devices.Devices(taken, limited.spend),
+        devices=offered,
         leaves_out=not guarded,
     )
     opened.open(guarded, placement.Placement(opened), relocations.awaited_replacements(opened))
@@ -120,14 +121,14 @@ def check_invariants(opened: session.Session) -> None:
             unbound = [key for key in claim_attempts.keys(task) if not stored[key].bound]
             assert not unbound, f"{task.key} is bound before {unbound}"
     if opened.devices.allocates:
-        _check_devices(opened, [bind.task for bind in binds])
+        _check_devices(opened, binds)
 
 
-def _check_devices(opened: session.Session, starting: Sequence[jobs.Task]) -> None:
+def _check_devices(opened: session.Session, binds: Sequence[decisions.Bind]) -> None:
     """All claims of the tasks are allocated and reserved for them, as the API server has shown."""
     known = opened.snapshot.devices.claims
-    for task in starting:
-        for key in device_binding.keys(task):
+    for task, node in ((bind.task, bind.node) for bind in binds):
+        for key in opened.devices.claims_on(task, node):
             claim = known[key]
             usable = claim.allocation is not None and claim.is_reserved_for(task.uid)
             assert usable, f"{task.key} is bound before {key}"

@@ -60,12 +60,8 @@ class DeviceAllocations:
                 self._changed()
         self._send(result.deallocations)
         if self._refused:
-            kind = events.Kind.RESOURCE_CLAIM
-            self._refused = {
-                key: message
-                for key, message in self._refused.items()
-                if self._mirror.reference(kind, key) is not None
-            }
+            known = self._mirror.devices.shown
+            self._refused = {key: said for key, said in self._refused.items() if key in known}
 
     def ended(self, now: float) -> bool:
         """Whether a pause has ended, in time.monotonic()."""
@@ -111,7 +107,11 @@ class DeviceAllocations:
         """Show the stored claim, unless the watch has shown its deletion."""
         claim, stored = outcome.write.target.value, outcome.stored
         known = self._mirror.reference(events.Kind.RESOURCE_CLAIM, claim.key)
-        if stored is not None and known is not None and known.uid == claim.uid == _uid(stored):
+        if known is None:
+            is_there = not claim.uid and self._mirror.allocations.is_under_way(claim.key, "")
+        else:
+            is_there = stored is not None and known.uid == _uid(stored)
+        if stored is not None and is_there and claim.uid in ("", _uid(stored)):
             self._mirror.apply(stored)
         self._mirror.allocations.end(claim.key, claim.uid)
 

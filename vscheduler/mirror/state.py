@@ -17,6 +17,7 @@ from vscheduler.mirror.index import (
     claim_objects,
     entries,
     job_index,
+    named_objects,
     node_usage,
     pod_affinity_index,
     pod_overlay,
@@ -79,7 +80,8 @@ class Mirror:
         self._pod_affinity = pod_affinity_index.PodAffinityIndexer(
             self.work, self._columns.placed_pods
         )
-        self._overlay = overlay = pod_overlay.PodOverlay(self._reader.charged)
+        known = self._entries[events.Kind.POD]
+        self._overlay = overlay = pod_overlay.PodOverlay(self._reader, known)
         self._as_seen = overlay.as_seen
         self._assumed, self._evicting = overlay.assumed, overlay.evicting
         self._claims = claim_objects.ClaimObjects(
@@ -94,10 +96,7 @@ class Mirror:
             priority_classes=options.priority_classes,
         )
         self._resource_names = node_usage.ResourceNames()
-        self._queues: Mapping[str, queues.Queue] | None = None
-        """None: sort again at the next snapshot; the same for the next two attributes."""
-        self._budgets: tuple[snapshots.Budget, ...] | None = None
-        self._quotas: tuple[snapshots.Quota, ...] | None = None
+        self._named = named_objects.NamedObjects(self._entries)
 
     def serve(self, scheduler_names: tuple[str, ...]) -> None:
         """Set the scheduler names of our pods. Known objects are read anew when listed again."""
@@ -151,7 +150,7 @@ class Mirror:
         entry = self._entries[events.Kind.NODE].get(before.name)
         if assumption is None or assumption.node != before.name or entry is None:
             return False
-        pod, there = self._pod(task), entry.value
+        pod, there = self._as_seen(self._pod(task)), entry.value
         assert pod is not None, "an assumption ends with its pod"
         return isinstance(there, translation.Node) and self._node_usage.fits(
             pod.pod_class, there, before
@@ -198,29 +197,23 @@ class Mirror:
         self, now: float, carried: snapshots.Carried = snapshots.FRESH
     ) -> snapshots.Snapshot:
         """Return the cluster as a frozen Snapshot. The cost depends on changes since the last."""
-        if self._queues is None:
-            every = self._entries[events.Kind.QUEUE]
-            self._queues = {queue.name: queue for queue in entries.values(every, queues.Queue)}
-        if self._budgets is None or self._quotas is None:
-            found = self._entries[events.Kind.BUDGET], self._entries[events.Kind.QUOTA]
-            self._budgets = tuple(entries.values(found[0], snapshots.Budget))
-            self._quotas = tuple(entries.values(found[1], snapshots.Quota))
-        space = self._resource_names.space()
+        self._named.refresh()
+        space = self._resource_names.space(self.devices.extended_resources)
         return snapshots.Snapshot(
             now=now,
             space=space,
             nodes=self._columns.table(space),
-            queues=self._queues,
+            queues=self._named.queues,
             jobs=self._job_index.owned(),
-            budgets=self._budgets,
-            quotas=self._quotas,
+            budgets=self._named.budgets,
+            quotas=self._named.quotas,
             pods_by_class=self._pods_by_class.own_pods(),
             used_by_other_schedulers=self._pods_by_class.used_by_other_schedulers(),
             refused=self._refusals.current(now),
             nominated=self._nominated.freeze(),
             affinity_index=self._pod_affinity.freeze(),
             storage=self.storage.freeze(),
-            devices=self.devices.freeze(),
+            devices=self.devices.freeze(space.names),
             extended_resources=self.devices.extended_resources,
             carried=carried,
         )
@@ -309,8 +302,8 @@ class Mirror:
             self._rejections[kind, key] = rejection
 
     def _pod(self, task: jobs.TaskId) -> pods.Pod | None:
-        entry = self._entries[events.Kind.POD].get(task)
-        return entry.value if entry is not None and isinstance(entry.value, pods.Pod) else None
+        value = self._entries[events.Kind.POD].get(task, entries.UNKNOWN).value
+        return value if isinstance(value, pods.Pod) else None
 
     def _move(
         self, key: str, old: entries.Value | None, new: entries.Value | None
@@ -321,7 +314,7 @@ class Mirror:
         change = entries.change(old, new)
         if change is entries.Change.NONE:
             if isinstance(new, queues.Queue):  # its past usage is left out of the comparison
-                self._queues = None
+                self._named.change()
             return change
         self._resource_names.move(old, new)
         match old, new:
@@ -331,7 +324,7 @@ class Mirror:
                 (queues.Queue() | snapshots.Budget() | snapshots.Quota() | None),
                 (queues.Queue() | snapshots.Budget() | snapshots.Quota() | None),
             ):
-                self._queues = self._budgets = self._quotas = None
+                self._named.change()
             case ((translation.Group() | None), (translation.Group() | None)):
                 self._move_group(jobs.JobId(key), old, new)
             case ((translation.Namespace() | None), (translation.Namespace() | None)):
@@ -339,8 +332,15 @@ class Mirror:
             case ((translation.PriorityClass() | None), (translation.PriorityClass() | None)):
                 self._job_index.move_priority(key, new)
             case _:
-                return change if self._claims.move(key, old, new) else entries.Change.NONE
+                moved = self._claims.move(key, old, new)
+                return change if self._renamed() or moved else entries.Change.NONE
         return change
+
+    def _renamed(self) -> bool:
+        """Look at pods anew if other extended resources stand for devices; return whether so."""
+        for before, after in (moved := self._overlay.rename(self.devices.extended_resources)):
+            self._move_pod(before, after)
+        return bool(moved)
 
     def _confirm(self, old: pods.Pod | None, new: pods.Pod | None) -> entries.Change:
         """Apply a pod that came, changed or went; drop assumptions that the watch has settled."""

@@ -261,10 +261,7 @@ def _never_fits(reason: decisions.Reason) -> str:
     asked = phrases.request(reason.request)
     missing = [hole.resource for hole in reason.holes if not hole.free]
     if missing:
-        help_ = MORE_NODES
-        if reason.subject:
-            help_ = f"devices of class {reason.subject} come by resource claims only"
-        return f"a pod of {asked} may use no node that has {phrases.listed(missing)}; {help_}"
+        return f"a pod of {asked} may use no node that has {phrases.listed(missing)}; {MORE_NODES}"
     if reason.holes:
         return (
             f"a pod of {asked} is larger than any node it may use, "

@@ -8,8 +8,8 @@ from typing import Any, Self
 
 import msgspec
 
-from vscheduler.core.model import decisions
-from vscheduler.mirror import device_requests
+from vscheduler.core.model import decisions, device_decisions
+from vscheduler.mirror import device_requests, extended_claims
 from vscheduler.mirror.decode import events, wire, wire_devices
 from vscheduler.mirror.translate import devices, pods
 from vscheduler.simulator import patches
@@ -86,7 +86,7 @@ class Devices:
         changes: list[device_requests.Change] = list(result.deallocations)
         changes += (each for allocated in result.allocations for each in allocated.claims)
         for change in changes:
-            found = self._claims[change.key]
+            found = self._claims.get(change.key) or _made(change)
             target = device_requests.Target(version="", value=devices.resource_claim(found))
             protection = device_requests.protection(target, change)
             status = device_requests.status_patch(target, change)["status"]
@@ -116,6 +116,13 @@ class Devices:
     def _put(self, claim: wire_devices.ResourceClaim) -> events.Upsert:
         self._claims[_key(claim.metadata)] = claim
         return events.Upsert(kind=events.Kind.RESOURCE_CLAIM, object=claim)
+
+
+def _made(change: device_requests.Change) -> wire_devices.ResourceClaim:
+    """Return the claim that a cycle makes for extended resources of a pod."""
+    assert isinstance(change, device_decisions.ClaimAllocation)
+    body = extended_claims.creation(change)
+    return msgspec.convert(body, wire_devices.ResourceClaim)
 
 
 def _key(metadata: wire.Metadata) -> str:

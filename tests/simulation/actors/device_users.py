@@ -23,6 +23,10 @@ SHARED = 0.2
 """The part of the gangs whose pods share one claim."""
 
 
+BY_NAME = 0.3
+"""The part of the gangs whose pods ask by the resource that stands for the class."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Devices:
     """How much of a world has to do with devices."""
@@ -39,7 +43,7 @@ def device_class() -> Object:
     """The class of all devices."""
     selector = {"cel": {"expression": f'device.driver == "{devices.DRIVER}"'}}
     body = {"apiVersion": API, "kind": "DeviceClass", "metadata": {"name": devices.CLASS}}
-    return {**body, "spec": {"selectors": [selector]}}
+    return {**body, "spec": {"selectors": [selector], "extendedResourceName": devices.EXTENDED}}
 
 
 def claim_spec(count: int, memory: str = "") -> Object:
@@ -53,6 +57,11 @@ def claim_spec(count: int, memory: str = "") -> Object:
         text = f'device.capacity["{devices.DRIVER}"].memory.compareTo(quantity("{memory}")) >= 0'
         exactly["selectors"] = [{"cel": {"expression": text}}]
     return {"devices": {"requests": [{"name": "gpus", "exactly": exactly}]}}
+
+
+def asking_by_name(template: objects.Template, count: int) -> objects.Template:
+    """Pods that ask for so many devices more by the resource that stands for the class."""
+    return replace(template, requests={**template.requests, devices.EXTENDED: str(count)})
 
 
 class Driver(storage.StorageController):
@@ -221,6 +230,9 @@ class DeviceGangs(Launcher):
         if self.chance.random() < SHARED:
             uses.append({"name": "shared", "resourceClaimName": name})
             made.append((devices.CLAIMS, {**body, "kind": "ResourceClaim", "spec": claim_spec(1)}))
+        if self.chance.random() < BY_NAME:
+            del uses[0]
+            template = asking_by_name(template, self.chance.choice((1, 1, 2)))
         with_claims = replace(template, spec={**template.spec, "resourceClaims": uses})
         pods = [
             ("pods", objects.pod(f"{name}-{number}", with_claims.written()))

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator
 
-from tests.simulation.judges import amounts, objects
+from tests.simulation.judges import amounts, devices, objects
 from tests.simulation.judges.cluster import Cluster
 from tests.simulation.judges.court import Judge
 from tests.simulation.judges.history import Change, Finding, Object, Settings, ours, served
@@ -63,7 +63,7 @@ class Room(Judge):
         asked = cluster.request(pod)
         for resource, amount in asked.items():
             total = cluster.used[name][resource] + amount
-            if amount and total > room[resource]:
+            if amount and total > room[resource] and resource != devices.EXTENDED:
                 key = objects.label(objects.key_of(pod))
                 yield self.finding(
                     change.at,

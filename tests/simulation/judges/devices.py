@@ -10,6 +10,8 @@ from tests.simulation.judges.history import Object
 CLAIMS, SLICES = "resourceclaims", "resourceslices"
 CLASS = "sim-gpu"
 DRIVER = "gpu.sim"
+EXTENDED = "sim.example.com/gpu"
+"""The resource of containers that stands for the class. No node has it by a device plugin."""
 COUNTED = f"deviceclass.resource.k8s.io/{CLASS}"
 """What devices of the class are in a Queue."""
 
@@ -34,7 +36,18 @@ def claims_of(pod: Object) -> Sequence[Key | None]:
     for each in pod["spec"].get("resourceClaims") or ():
         name = each.get("resourceClaimName") or made.get(each["name"])
         found.append((namespace, name) if name else None)
+    if asks_by_name(pod):
+        name = (status.get("extendedResourceClaimStatus") or {}).get("resourceClaimName")
+        found.append((namespace, name) if name else None)
     return found
+
+
+def asks_by_name(pod: Object) -> bool:
+    """Whether a pod asks for devices by the resource that stands for them."""
+    return any(
+        EXTENDED in ((each.get("resources") or {}).get("requests") or {})
+        for each in pod["spec"].get("containers") or ()
+    )
 
 
 def allocation(claim: Object | None) -> Object | None:

@@ -8,7 +8,7 @@ sub-groups) are left out.
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from tests.simulation.judges import amounts, objects, packing, volume_fit
+from tests.simulation.judges import amounts, devices, objects, packing, volume_fit
 from tests.simulation.judges.cluster import Cluster
 from tests.simulation.judges.history import Finding, Object, Settings
 
@@ -130,7 +130,7 @@ def is_usual(pod: Object) -> bool:
 def _asks_little(pod: Object) -> bool:
     """Whether a pod's requests, selector, tolerations and volumes are all that it asks for."""
     spec = pod["spec"]
-    if any(spec.get(name) for name in SPECIAL_POD):
+    if any(spec.get(name) for name in SPECIAL_POD) or devices.asks_by_name(pod):
         return False
     names = objects.annotations(pod)
     if any(name.startswith(SPECIAL_ANNOTATIONS) and name != HARMLESS for name in names):

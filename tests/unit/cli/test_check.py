@@ -7,6 +7,7 @@ import pytest
 import yaml
 from click import testing
 
+from tests import device_labs, pictures
 from vscheduler.cli import main
 
 LESSON = Path(__file__).parents[3] / "examples" / "15-devices"
@@ -368,3 +369,20 @@ def test_groups_that_would_wait_for_ever(
     found = [line.removeprefix("warning: ") for line in said(tmp_path, documents, conf)]
     assert [line[: len(start)] for line, start in zip(found, expected, strict=False)] == expected
     assert len(found) == len(expected)
+
+
+@pytest.mark.parametrize(("count", "warned"), [(2, False), (3, True)])
+def test_devices_count_as_the_extended_resource_of_their_class(
+    tmp_path: Path, *, count: int, warned: bool
+) -> None:
+    """No node has it by a device plugin, and each has two devices."""
+    named = device_labs.device_class()
+    named["spec"]["extendedResourceName"] = "example.com/gpu"
+    picture = "node n1 cpu=8  queue q  job q/train min=1 cpu=1 -"
+    documents = [*pictures.documents(picture), named, device_labs.resource_slice("n1", 2)]
+    for each in documents:
+        if each["kind"] == "Pod":
+            requests = each["spec"]["containers"][0]["resources"]["requests"]
+            requests["example.com/gpu"] = str(count)
+    text = "the most that a given node has is 2 example.com/gpu: it never fits"
+    assert any(text in each for each in said(tmp_path, documents, "")) is warned

@@ -92,3 +92,19 @@ def test_a_bind_that_is_never_seen_expires() -> None:
     assert manifests.statuses(manifests.job_of(seen, "g")) == {"a": "Binding", "p": "Pending"}
     assert seen.expire(now=99.0) == ["a"]
     assert manifests.used(seen, "n1") == 0
+
+
+def test_a_bind_still_fits_whose_extended_resource_comes_by_a_claim() -> None:
+    """The node has none of the resource, which stands for a DeviceClass."""
+    gpu = "example.com/gpu"
+    named = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "c"}}
+    seen = manifests.mirror(*CLUSTER, manifests.pod("p", group="g", requests={gpu: "1"}))
+    apply(seen, named | {"spec": {"extendedResourceName": gpu}})
+    before = seen.snapshot(1.0).nodes.layout.specs[0]
+    assert seen.assume(P, "n1", now=1.0)
+    assert seen.still_fits(P, before)
+    apply(seen, manifests.node("n1", {"cpu": "4", "pods": "10", gpu: "1"}))
+    assert seen.still_fits(P, before)
+    apply(seen, named | {"spec": {}})
+    apply(seen, manifests.node("n1"))
+    assert not seen.still_fits(P, before)

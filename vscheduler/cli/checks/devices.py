@@ -34,7 +34,7 @@ def _of_use(use: constraints.ResourceClaimUse, known: devices.Devices) -> str:
     claim = known.claims.get(use.claim)
     if claim is not None:
         return DELETED.format(name) if claim.deleting else ""
-    if not known.claims:
+    if not any(each.uid for each in known.claims.values()):
         return ""
     return NO_CLAIM.format(name) if name else NO_TEMPLATE.format(use.name)
 

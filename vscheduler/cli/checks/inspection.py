@@ -297,18 +297,27 @@ def _place(manifest: manifests.Manifest, path: validation.Path) -> str:
     return manifest.document.place((*manifest.path, *path)) if manifest.document else ""
 
 
+def _devices(taken: snapshot.Snapshot) -> device_state.Devices:
+    return device_state.Devices(taken, lambda _kind, _cost: None)
+
+
 def _largest(taken: snapshot.Snapshot) -> dict[str, int]:
-    """Return the largest amount of each resource on any node; empty without nodes."""
+    """Return the largest amount of each resource on any node, devices in place of extended
+    resources included; empty without nodes.
+    """
     if not taken.nodes.allocatable.shape[0]:
         return {}
-    most = taken.nodes.allocatable.max(axis=0).tolist()
-    return dict(zip(taken.space.names, most, strict=True))
+    offered = _devices(taken).with_extended_resources(taken)
+    most = offered.nodes.allocatable.max(axis=0).tolist()
+    unknown = dict.fromkeys(taken.extended_resources, resources.TOTAL_MAX)
+    return unknown | dict(zip(taken.space.names, most, strict=True))
 
 
 def _room(taken: snapshot.Snapshot) -> dict[str, int]:
     """Return the sum of all nodes' resources, and of their devices where pods wait for some."""
-    sums = taken.nodes.allocatable.sum(axis=0)
-    supply = device_state.Devices(taken, lambda _kind, _cost: None).supply(taken.space)
+    devices = _devices(taken)
+    sums = devices.with_extended_resources(taken).nodes.allocatable.sum(axis=0)
+    supply = devices.supply(taken.space)
     found = taken.space.amounts(sums if supply is None else sums + supply.sum(axis=0))
     if supply is None:
         unknown = (each for each in taken.space.names if each.startswith(resources.DEVICE_CLASS))

@@ -2,7 +2,8 @@
 
 An allocation is two patches of the claim, with UID and resourceVersion as preconditions: the
 finalizer, and the status with the devices and the pods that they are for. If the second one fails,
-the finalizer stays, which does no harm: Kubernetes removes it from a claim that is being deleted.
+the finalizer stays, which does no harm: Kubernetes removes it from a claim that is being deleted. A
+claim for extended resources is made first, and its pod told (extended_claims).
 Errors of the API server are returned as results, never raised.
 """
 
@@ -14,7 +15,8 @@ from typing import Any
 import msgspec
 
 from vscheduler.cluster.http import connection, send_guard
-from vscheduler.cluster.writes import claim_binder, retries, write_queue
+from vscheduler.cluster.writes import claim_binder, extended_claims, retries, write_queue
+from vscheduler.core.model import device_decisions
 from vscheduler.mirror import device_requests, paths
 from vscheduler.mirror.decode import events
 
@@ -56,6 +58,7 @@ class ClaimAllocator:
         self._link = link
         self._queue = queue
         self._may_commit = may_commit
+        self._extended = extended_claims.ExtendedClaims(link, may_commit)
 
     def send(self, write: Write, report: Report) -> None:
         """Queue a change behind the waiting binds.
@@ -73,14 +76,17 @@ class ClaimAllocator:
 
     async def _outcome(self, write: Write) -> Outcome:
         protected: events.Upsert | None = None
+        target, change = write.target, write.change
         try:
-            target, protected = await self._protect(write)
+            if isinstance(change, device_decisions.ClaimAllocation) and change.mappings:
+                target = await self._extended.prepare(change, target)
+            target, protected = await self._protect(replace(write, target=target))
             body = device_requests.status_patch(target, write.change)
             stored = await self._patch(device_requests.path(target.value, status=True), body)
         except send_guard.NotSentError:
             return Outcome(write=write, verdict=Result.WITHHELD, stored=protected)
         except connection.Unavailable as error:
-            return await self._look_after(write, str(error))
+            return await self._look_after(write, target, str(error))
         except connection.ApiError as error:
             verdict = claim_binder.verdict_of(error)
             return Outcome(write=write, verdict=verdict, message=str(error), stored=protected)
@@ -109,19 +115,23 @@ class ClaimAllocator:
         except msgspec.DecodeError:
             return None
 
-    async def _look_after(self, write: Write, message: str) -> Outcome:
-        """Find out the result of a change without a clear answer by reading the claim."""
-        claim = write.target.value
+    async def _look_after(
+        self, write: Write, target: device_requests.Target, message: str
+    ) -> Outcome:
+        """Find out the result of a change without a clear answer by reading the claim. One that was
+        perhaps made has no UID yet.
+        """
+        claim = target.value
         try:
             found = await retries.get(self._link, device_requests.path(claim))
         except connection.NotFound as error:
             return Outcome(write=write, verdict=Result.MISSING, message=str(error))
         except connection.ApiError:
             return Outcome(write=write, verdict=Result.UNKNOWN, message=message)
-        if found["metadata"]["uid"] != claim.uid:
+        if claim.uid and found["metadata"]["uid"] != claim.uid:
             return Outcome(write=write, verdict=Result.MISSING, message=message)
         stored = events.convert(events.Kind.RESOURCE_CLAIM, found)
-        wanted = device_requests.status_patch(write.target, write.change)["status"]
+        wanted = device_requests.status_patch(target, write.change)["status"]
         shown = _in_short(found.get("status") or {}) == _in_short(
             {**(found.get("status") or {}), **wanted}
         )

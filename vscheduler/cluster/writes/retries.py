@@ -22,13 +22,14 @@ LOOKS = backoff.Growth(first_seconds=1.0, longest_seconds=PAUSE_MAX_SECONDS)
 
 async def post(
     link: connection.Connection, path: str, body: bytes, may_commit: Callable[[], bool]
-) -> None:
+) -> bytes:
     """Send a POST, and send again while the API server is too busy (429), up to ATTEMPTS times.
+    Return the body of the answer.
 
     `may_commit` is asked before each attempt, and again when the bytes are written. Raises
     connection.ApiError, Throttled after the last attempt, and send_guard.NotSentError.
     """
-    await _send(link, ("POST", path, connection.JSON), body, may_commit)
+    return await _send(link, ("POST", path, connection.JSON), body, may_commit)
 
 
 async def merge(

@@ -182,7 +182,9 @@ class ResourceClaimUse(Hashed):
     claim: str
     """The claim as `namespace/name`. Empty until a claim is made from the template."""
     owner: str = ""
-    """UID of the pod, if the claim is made from a template for this pod."""
+    """UID of the pod, if the claim is made for this pod, from a template or by the scheduler."""
+    resources: tuple[str, ...] = ()
+    """Extended resources of the pod that the claim stands for, if the scheduler makes it."""
 
 
 @hashed_once

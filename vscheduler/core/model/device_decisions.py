@@ -7,7 +7,7 @@ later cycle. What pods don't use after all is given back (DeallocateClaim).
 
 from dataclasses import dataclass
 
-from vscheduler.core.model import devices, jobs
+from vscheduler.core.model import devices, extended_resources, jobs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,10 +17,16 @@ class ClaimAllocation:
     namespace: str
     name: str
     uid: str
+    """Empty: the claim is to be made first, for extended resources of its pod."""
     allocation: devices.Allocation | None
     """The devices chosen for the claim; None: it is allocated already."""
     reserved_for: tuple[devices.Consumer, ...]
     """The pods to add to those that may use the claim, sorted by name."""
+    requests: tuple[devices.DeviceRequest, ...] = ()
+    """What a claim for extended resources asks for on the node of its pod."""
+    mappings: tuple[extended_resources.RequestMapping, ...] = ()
+    """For which containers these requests are. They are written to the pod before the claim is
+    allocated."""
 
     @property
     def key(self) -> str:

@@ -11,14 +11,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple, Protocol, TypeAlias
 
-from vscheduler.core.model import constraints, resources, storage
+from vscheduler.core.model import constraints, extended_resources, resources, storage
 
 RESERVATIONS_MAX = 256
 """How many consumers a claim can have (Kubernetes: ResourceClaimReservedForMaxSize)."""
-
-IMPLICIT_RESOURCE = "deviceclass.resource.kubernetes.io/"
-"""Prefix of the resource of containers that stands for each DeviceClass, followed by its name
-(Kubernetes: ResourceDeviceClassPrefix)."""
 
 RESULTS_MAX = 32
 """How many devices a claim can have (Kubernetes: AllocationResultsMaxSize)."""
@@ -189,11 +185,14 @@ class DeviceClass:
     extended_resource: str = ""
     """The resource of containers that stands for devices of this class, if it has a name of its
     own."""
+    created: float = 0.0
+    """Seconds since the epoch. Of two classes with the same extended resource, the newer counts."""
 
     @property
     def extended_resources(self) -> tuple[str, ...]:
         """All resources of containers that stand for devices of this class."""
-        return (IMPLICIT_RESOURCE + self.name, *filter(None, (self.extended_resource,)))
+        implicit = extended_resources.IMPLICIT + self.name
+        return (implicit, *filter(None, (self.extended_resource,)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -283,7 +282,11 @@ class ResourceClaim:
     """Whether this scheduler is writing the allocation or the reservations, which count as written.
     No pod may start on their strength yet."""
     owner: str = ""
-    """UID of the pod that controls the claim, if it is made from a template."""
+    """UID of the pod that controls the claim, if it is made for this pod."""
+    for_extended: bool = False
+    """Whether it is made by a scheduler, for extended resources of its pod."""
+    extended: tuple[extended_resources.ExtendedResource, ...] = ()
+    """What these are, as long as the pod waits. Before the claim is made, its UID is empty."""
     unsupported: str = ""
     """What can't be satisfied, with its field: `spec.devices.constraints[0]: only matchAttribute is
     supported`. Such a claim is never allocated here, but can be used once it is allocated."""

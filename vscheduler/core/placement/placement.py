@@ -368,7 +368,7 @@ class Placement:
         ready = contracts.FilterResult(NOT_READY, view.of(view.layout.ready))
         results = [ready, *(result for answer in found for result in answer)]
         asks = task.pod_class.constraints.resource_claims
-        return [*results, *self._session.devices.ignored(view)] if asks else results
+        return [*results, *self._session.devices.ignored(task.pod_class, view)] if asks else results
 
     def _scores(self, task: jobs.Task, view: contracts.NodeView) -> NDArray[np.float64]:
         """Return the sum of all plugins' scores for these nodes."""

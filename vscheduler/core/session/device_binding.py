@@ -142,7 +142,7 @@ class DeviceBinding:
         open_ = {key: held for held in reversed(pods) for key in _open(held)}
         if not open_:
             return None
-        every = {key for held in pods for key in keys(held.task)}
+        every = {key for held in pods for key in self._state.claims_on(held.task, held.node)}
         first = min(open_, key=lambda key: (key not in self._refused, key))
         return device_decisions.DeviceWait(
             allocated=len(every) - len(open_),

@@ -153,8 +153,17 @@ class Devices(node_views.Devices, Protocol):
         is placed already, the devices are those chosen with its placement.
         """
 
-    def ignored(self, view: contracts.NodeView) -> Iterable[contracts.FilterResult]:
-        """Return a refusal of all nodes if no plugin looks at claims."""
+    def claims_on(self, task: jobs.Task, node: str) -> Iterable[str]:
+        """Return the task's claims that it needs on this node: others stand for extended resources
+        that the node has by a device plugin.
+        """
+
+    def ignored(
+        self, pod_class: jobs.PodClass, view: contracts.NodeView
+    ) -> Iterable[contracts.FilterResult]:
+        """Return a refusal of all nodes if no plugin looks at claims, but of those that have what
+        the claims stand for by a device plugin.
+        """
 
     def lacks_choice(self, task: jobs.Task) -> bool:
         """Whether a claim isn't allocated, although no free devices are chosen for the task."""
@@ -184,8 +193,8 @@ class DeviceDemands(Protocol):
     def counted(
         self, pod_class: jobs.PodClass, shared: Collection[str]
     ) -> Sequence[tuple[Any, int]]:
-        """Return what numbers of devices a pod asks for by its own claims, and by these shared
-        ones, without alternatives.
+        """Return what numbers of devices a pod asks for at least by its own claims, and by these
+        shared ones.
         """
 
     def counts(self, demands: Sequence[Any], *, later: bool, in_use: bool) -> Ints:

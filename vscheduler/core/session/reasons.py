@@ -162,8 +162,6 @@ def no_room(
     code = decisions.ReasonCode.NO_ROOM if session.layout.size else decisions.ReasonCode.NO_NODES
     if found.outsized:
         code = decisions.ReasonCode.NEVER_FITS
-    classes = session.snapshot.extended_resources
-    lacked = (classes[each.resource] for each in found.outsized if each.resource in classes)
     return of(
         state,
         code,
@@ -172,7 +170,6 @@ def no_room(
         nodes=session.layout.size,
         refusals=found.refusals,
         holes=found.outsized or found.holes,
-        subject=next(lacked, ""),
     )
 
 

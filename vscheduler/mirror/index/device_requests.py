@@ -24,23 +24,24 @@ class DeviceRequests:
         self._wanted: dict[str, devices.ResourceClaim] = {}
 
     def target(self, change: device_requests.Change) -> device_requests.Target | None:
-        """Return the claim of a change as last seen.
+        """Return the claim of a change as last seen, or as it is to be made.
 
         None if there is none, another one of the same name, one that has changed, or one with a
         request in flight.
         """
         entry = self._stored.get(change.key)
-        value = None if entry is None else entry.value
-        if entry is None or not isinstance(value, devices.ResourceClaim):
+        value = self._index.planned(change.key) if entry is None else entry.value
+        if not isinstance(value, devices.ResourceClaim):
             return None
         if change.key in self._wanted or not device_requests.is_about(change, value):
             return None
-        return device_requests.Target(version=entry.reference.resource_version, value=value)
+        version = "" if entry is None else entry.reference.resource_version
+        return device_requests.Target(version=version, value=value)
 
     def begin(self, target: device_requests.Target, change: device_requests.Change) -> None:
         """Count the claim as written."""
         wanted = replace(device_requests.result(target.value, change), writing=True)
-        self._index.move(wanted.key, target.value, wanted)
+        self._index.move(wanted.key, self._as_stored(wanted.key), wanted)
         self._wanted[wanted.key] = wanted
 
     def end(self, key: str, uid: str) -> None:
@@ -48,6 +49,10 @@ class DeviceRequests:
         wanted = self._wanted.get(key)
         if wanted is not None and wanted.uid == uid:
             self._end(key)
+
+    def is_under_way(self, key: str, uid: str) -> bool:
+        """Whether a request for this claim is in flight, and nobody has deleted it meanwhile."""
+        return key in self._wanted and self._wanted[key].uid == uid
 
     @property
     def idle(self) -> bool:
@@ -60,9 +65,15 @@ class DeviceRequests:
             self._end(key)
 
     def _end(self, key: str) -> None:
-        wanted, value = self._wanted.pop(key), self._stored[key].value
-        assert isinstance(value, devices.ResourceClaim), "a request ends with its claim"
-        self._index.move(key, wanted, value)
+        wanted = self._wanted.pop(key)
+        self._index.move(key, wanted, self._as_stored(key))
+
+    def _as_stored(self, key: str) -> devices.ResourceClaim | None:
+        """Return the claim as last seen; None before it is made."""
+        entry = self._stored.get(key)
+        value = None if entry is None else entry.value
+        assert isinstance(value, devices.ResourceClaim | None)
+        return value
 
     def move(self, key: str, old: devices.Object | None, new: devices.Object | None) -> bool:
         """Apply an object that came, changed or went; return whether cycles see a difference."""

@@ -4,13 +4,13 @@ A cluster in which no pod of ours has resource claims has no Devices, and costs 
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from vscheduler.core.model import devices, jobs, storage
+from vscheduler.core.model import constraints, devices, jobs, resources, storage
 from vscheduler.mirror import selectors
 from vscheduler.mirror.index import device_charges
-from vscheduler.mirror.translate import pods
+from vscheduler.mirror.translate import extended_resources, pods
 
 _FIELDS = {
     devices.ResourceClaim: "claims",
@@ -33,11 +33,18 @@ class DeviceIndex:
         self._slices: defaultdict[devices.PoolId, dict[str, devices.ResourceSlice]]
         self._slices = defaultdict(dict)
         self._changed_pools: set[devices.PoolId] = set()
+        self._planned: dict[str, devices.ResourceClaim] = {}
+        """Claims that are to be made for extended resources of waiting pods."""
+        self._shown: dict[str, devices.ResourceClaim] = {}
+        """All claims as cycles see them."""
         self._holders: defaultdict[devices.DeviceId, set[str]] = defaultdict(set)
         self._users = 0
         """Number of our waiting pods with claims."""
+        self._named = False
+        """Whether anybody names a resource that stands for devices."""
         self.extended_resources: Mapping[str, str] = {}
-        """DeviceClasses by the extended resource that stands for their devices."""
+        """DeviceClasses by the extended resource that stands for their devices. Of several with the
+        same resource, the newest, then the first by name (Kubernetes: ExtendedResourceCache)."""
         self._memo = storage.Memo()
         self._selectors = selectors.Selectors()
         self._last = devices.NO_DEVICES
@@ -69,17 +76,51 @@ class DeviceIndex:
         if kind is devices.DeviceClass:
             self.extended_resources = {
                 resource: each.name
-                for _, each in sorted(self._objects[kind].items())
+                for each in sorted(
+                    sorted(self._objects[kind].values(), key=lambda each: each.name, reverse=True),
+                    key=lambda each: each.created,
+                )
                 for resource in each.extended_resources
             }
         if kind is devices.ResourceClaim:
-            assert isinstance(old, devices.ResourceClaim | None)
-            assert isinstance(new, devices.ResourceClaim | None)
-            self.charges.move_claim(key, old, new)
+            self._show(key)
+
+    @property
+    def shown(self) -> Collection[str]:
+        """The keys of all claims, those that aren't made yet included."""
+        return self._shown.keys()
+
+    def planned(self, key: str) -> devices.ResourceClaim | None:
+        """Return a claim that isn't made yet."""
+        return self._planned.get(key)
+
+    def _show(self, key: str) -> None:
+        """Find out how cycles see a claim."""
+        before = self._shown.pop(key, None)
+        stored = self._objects[devices.ResourceClaim].get(key)
+        now = extended_resources.joined(stored, self._planned.get(key))
+        if now is not None:
+            self._shown[key] = now
+        self._changed.add("claims")
+        self.charges.move_claim(key, before, now)
+
+    def _plan(self, old: pods.Pod | None, new: pods.Pod | None) -> None:
+        """Plan the claim for the extended resources of a pod that came or changed."""
+        before, after = _made_for(old), _made_for(new)
+        if after is not None:
+            assert new is not None
+            claim = extended_resources.claim_of(after, new.extended, self.extended_resources)
+            if self._planned.get(after.claim) != claim:
+                self._planned[after.claim] = claim
+                self._show(after.claim)
+        elif before is not None:
+            del self._planned[before.claim]
+            self._show(before.claim)
 
     def move_pod(self, old: pods.Pod | None, new: pods.Pod | None) -> None:
         """Apply a pod that came, changed or went."""
         self._users += _waits(new) - _waits(old)
+        self._plan(old, new)
         self.charges.move_pod(old, new)
 
     def _move_slice(
@@ -94,13 +135,19 @@ class DeviceIndex:
 
     @property
     def in_use(self) -> bool:
-        """Whether decisions can depend on devices: a waiting pod of ours has claims, or devices
-        count for a pod.
+        """Whether decisions can depend on devices: a waiting pod of ours has claims, devices count
+        for a pod, or a Queue or PodGroup names them.
         """
-        return bool(self._users) or self.charges.anything
+        return bool(self._users) or self._named or self.charges.anything
 
-    def freeze(self) -> devices.Devices:
-        """Return the devices; the last object again when nothing changed."""
+    def freeze(self, names: Collection[str]) -> devices.Devices:
+        """Return the devices; the last object again when nothing changed. `names` are all resources
+        that objects name.
+        """
+        self._named = bool(self.extended_resources) and any(
+            name in self.extended_resources or name.startswith(resources.DEVICE_CLASS)
+            for name in names
+        )
         if not self.in_use:
             return devices.NO_DEVICES
         last = self._last
@@ -112,7 +159,7 @@ class DeviceIndex:
             self._changed_pools.clear()
             claims, classes = "claims" in self._changed, "classes" in self._changed
             self._last = devices.Devices(
-                claims=dict(self._objects[devices.ResourceClaim]) if claims else last.claims,
+                claims=dict(self._shown) if claims else last.claims,
                 classes=dict(self._objects[devices.DeviceClass]) if classes else last.classes,
                 pools=dict(sorted(self._pools.items()))
                 if "slices" in self._changed
@@ -141,6 +188,14 @@ def _held(found: devices.Object | None) -> Iterator[devices.DeviceId]:
     """Iterate over the devices that nobody else may have."""
     if isinstance(found, devices.ResourceClaim) and found.allocation is not None:
         yield from {each.id for each in found.allocation.devices if not each.admin_access}
+
+
+def _made_for(pod: pods.Pod | None) -> constraints.ResourceClaimUse | None:
+    """Return the claim that we make for a waiting pod, if any."""
+    if pod is None or not _waits(pod):
+        return None
+    uses = pod.pod_class.constraints.resource_claims
+    return next((use for use in uses if use.resources), None)
 
 
 def _waits(pod: pods.Pod | None) -> bool:

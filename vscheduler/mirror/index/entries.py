@@ -8,7 +8,15 @@ from typing import TypeAlias, TypeVar
 import msgspec
 from msgspec import structs
 
-from vscheduler.core.model import devices, jobs, pod_texts, queues, snapshot, storage
+from vscheduler.core.model import (
+    constraints,
+    devices,
+    jobs,
+    pod_texts,
+    queues,
+    snapshot,
+    storage,
+)
 from vscheduler.mirror.decode import events, fields, wire, wire_devices, wire_storage
 from vscheduler.mirror.translate import bounds, pods, translation, usage_annotation
 from vscheduler.mirror.translate import devices as dra
@@ -133,6 +141,10 @@ class Reader:
         self._scheduler_names = scheduler_names
         self._default_queue = default_queue
         self._node_selector = frozenset(node_selector)
+
+    def claiming(self, pod: pods.Pod, use: constraints.ResourceClaimUse) -> pods.Pod:
+        """Return the pod as one that uses this claim, too."""
+        return self._translator.claiming(pod, use)
 
     def charged(self, pod: pods.Pod, devices: Mapping[str, int]) -> pods.Pod:
         """Return the pod with devices that count for it."""

@@ -1,7 +1,7 @@
 """Node usage: the columns of a NodeTable, their resource names, and running sums per node."""
 
 from collections import Counter, defaultdict
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Collection, Container, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
@@ -230,18 +230,20 @@ class ResourceNames:
                 if self._classes[pod.pod_class] == max(step, 0):
                     _count(self._requested, pod.pod_class.counted, step)
 
-    def space(self) -> resources.ResourceSpace:
-        """Return the resources as columns; the last object again when they are unchanged.
+    def space(self, backed: Collection[str] = ()) -> resources.ResourceSpace:
+        """Return the resources as columns; the last object again when they are unchanged. `backed`
+        are those that stand for a DeviceClass.
 
         Anyone who creates pods can name arbitrary resources, and each would add a column to every
         node. So at most REQUESTED_ONLY_MAX resources get a column that no node or queue names.
         """
-        requested_only = self._requested.keys() - self._provided.keys() - {*resources.FIRST}
+        known = {*self._provided, *(self._requested.keys() & backed)}
+        requested_only = self._requested.keys() - known - {*resources.FIRST}
         folded = len(requested_only) > REQUESTED_ONLY_MAX
         if folded:
-            names = {*self._provided, *sorted(requested_only)[:REQUESTED_ONLY_MAX]}
+            names = {*known, *sorted(requested_only)[:REQUESTED_ONLY_MAX]}
         else:
-            names = {*self._provided, *requested_only}
+            names = {*known, *requested_only}
         space = resources.ResourceSpace.of(names, folded=folded)
         if space != self._space:
             self._space = space
@@ -297,9 +299,17 @@ class NodeUsage:
         A pod of the class is already counted on the node. Only resources that the class requests
         are compared. `before` is the node as the decision saw it.
         """
-        held = self._held[node.spec.name]
-        return nodes.still_takes(before, node.spec, pod_class.constraints.tolerations) and all(
-            held[name] <= node.allocatable.get(name, 0) for name in pod_class.request
+        held, limits = self._held[node.spec.name], pod_class.constraints
+        by_claim = {
+            name
+            for use in limits.resource_claims
+            for name in use.resources
+            if not node.allocatable.get(name)
+        }
+        return nodes.still_takes(before, node.spec, limits.tolerations) and all(
+            held[name] <= node.allocatable.get(name, 0)
+            for name in pod_class.request
+            if name not in by_claim
         )
 
 

@@ -1,21 +1,24 @@
 """Pod overlay: pods as cycles see them, with what the API server doesn't say of them.
 
-These are binds and evictions in flight, and the devices of claims that count for a pod.
+These are binds and evictions in flight, the claim for extended resources that stand for devices,
+and the devices of claims that count for a pod.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from vscheduler.core.model import jobs
-from vscheduler.mirror.index import node_usage
-from vscheduler.mirror.translate import pods
+from vscheduler.mirror.index import entries, node_usage
+from vscheduler.mirror.translate import extended_resources, pods
 
 
 class PodOverlay:
     """What is known of pods beside their objects, by UID."""
 
-    def __init__(self, charge: Callable[[pods.Pod, Mapping[str, int]], pods.Pod]) -> None:
-        """`charge` returns a pod with devices that count for it."""
-        self._charge = charge
+    def __init__(self, reader: entries.Reader, stored: Mapping[str, entries.Entry]) -> None:
+        """`stored` are all pods as last seen, by UID."""
+        self._reader, self._stored = reader, stored
+        self.classes: Mapping[str, str] = {}
+        """DeviceClasses by the extended resource that stands for their devices."""
         self.assumed: dict[jobs.TaskId, node_usage.Assumption] = {}
         """Binds in flight, until the watch shows the pod on a node."""
         self.evicting: dict[jobs.TaskId, float] = {}
@@ -27,9 +30,28 @@ class PodOverlay:
         """Return the pod with all of this: Binding, or leaving."""
         if pod is None:
             return None
+        if pod.extended and self.classes:
+            pod = self._with_claim(pod)
         if self.charged and (devices := self.charged.get(pod.uid)):
-            pod = self._charge(pod, devices)
+            pod = self._reader.charged(pod, devices)
         if pod.uid in self.evicting:
             return pod.leaving()
         assumption = self.assumed.get(pod.uid)
         return pod if assumption is None else pod.bound_to(assumption.node)
+
+    def rename(self, classes: Mapping[str, str]) -> list[tuple[pods.Pod | None, pods.Pod | None]]:
+        """Let other extended resources stand for DeviceClasses; return the pods with such resources
+        as seen before and now.
+        """
+        if classes == self.classes:
+            return []
+        every = (entry.value for entry in self._stored.values())
+        concerned = [pod for pod in every if isinstance(pod, pods.Pod) and pod.extended]
+        before = [self.as_seen(pod) for pod in concerned]
+        self.classes = classes
+        return list(zip(before, map(self.as_seen, concerned), strict=True))
+
+    def _with_claim(self, pod: pods.Pod) -> pods.Pod:
+        """Return the pod with the claim that stands for its extended resources, if any do."""
+        use = extended_resources.use_of(pod.key, pod.uid, pod.extended, self.classes)
+        return pod if use is None else self._reader.claiming(pod, use)

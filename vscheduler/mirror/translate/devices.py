@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from vscheduler.core.model import constraints, devices
 from vscheduler.mirror.decode import events, fields, quantities, wire, wire_devices, wire_terms
-from vscheduler.mirror.translate import pod_constraints
+from vscheduler.mirror.translate import extended_resources, pod_constraints
 
 EXACT_COUNT = "ExactCount"
 ALL = "All"
@@ -41,6 +41,7 @@ def device_class(found: wire_devices.DeviceClass) -> devices.DeviceClass:
         selectors=_selectors(spec.selectors, "spec"),
         configurations=tuple(_configurations(spec.config, from_class=True)),
         extended_resource=spec.extended_resource_name or "",
+        created=fields.seconds(found.metadata.creation_timestamp),
     )
 
 
@@ -71,6 +72,7 @@ def resource_claim(found: wire_devices.ResourceClaim) -> devices.ResourceClaim:
         finalizers=tuple(metadata.finalizers),
         deleting=metadata.deletion_timestamp is not None,
         owner=_owner(metadata),
+        for_extended=metadata.annotations.get(extended_resources.ANNOTATION) == "true",
         unsupported=next(_unsupported(claim), ""),
     )
 

@@ -46,7 +46,7 @@ def _together(pod: wire.Pod) -> dict[str, int]:
     infeasible = bool(granted) and _resize_is_infeasible(pod)
     total: dict[str, int] = {}
     for index, container in enumerate(spec.containers):
-        request = _container(container, f"spec.containers[{index}]")
+        request = of_container(container, f"spec.containers[{index}]")
         total = _plus(total, _with_granted(request, granted.get(container.name), infeasible))
     if not spec.init_containers:
         return total
@@ -54,7 +54,7 @@ def _together(pod: wire.Pod) -> dict[str, int]:
     sidecars: dict[str, int] = {}
     before: dict[str, int] = {}
     for index, container in enumerate(spec.init_containers):
-        request = _container(container, f"spec.initContainers[{index}]")
+        request = of_container(container, f"spec.initContainers[{index}]")
         if container.restart_policy == ALWAYS:
             request = _with_granted(request, started.get(container.name), infeasible)
             sidecars = _plus(sidecars, request)
@@ -63,7 +63,8 @@ def _together(pod: wire.Pod) -> dict[str, int]:
     return _larger(_plus(total, sidecars), before)
 
 
-def _container(container: wire.Container, field: str) -> dict[str, int]:
+def of_container(container: wire.Container, field: str) -> dict[str, int]:
+    """Return the requests of a container. Raises FieldError for a bad quantity."""
     if container.resources is None:
         return {}
     return _requests(container.resources, f"{field}.resources")

@@ -14,6 +14,7 @@ from vscheduler.core.model import constraints, jobs, pod_texts, snapshot
 from vscheduler.mirror.decode import events, fields, wire
 from vscheduler.mirror.translate import (
     bounds,
+    extended_resources,
     kubelet_refusals,
     owner_references,
     pod_claims,
@@ -64,6 +65,8 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
     labels: Mapping[str, str]
     volumes: tuple[constraints.PodVolume, ...] = ()
     """Volumes that matter for the choice of a node."""
+    extended: tuple[extended_resources.Container, ...] = ()
+    """Extended resources by container, only for waiting pods of ours."""
     task: jobs.Task | None = None
     """Only for pods of ours without defects."""
     rejection: events.DecodeError | None = None
@@ -143,6 +146,12 @@ class Translator:
         """Set the scheduler names whose pods are ours from now on."""
         self._ours = {name: name for name in scheduler_names}
 
+    def claiming(self, pod: Pod, use: constraints.ResourceClaimUse) -> Pod:
+        """Return the pod as one that uses this claim, too."""
+        known = pod.pod_class.constraints
+        claims = (*known.resource_claims, use)
+        return pod.of_class(self._classes.with_claims(pod.pod_class, known.volumes, claims))
+
     def charged(self, pod: Pod, devices: Mapping[str, int]) -> Pod:
         """Return the pod with devices that count for it."""
         return pod.of_class(self._classes.with_devices(pod.pod_class, devices))
@@ -168,7 +177,7 @@ class Translator:
         ours = bool(scheduler)
         task = rejection = None
         labels = _shared(metadata.labels)
-        volumes = pod_volumes.NONE
+        volumes, extended = pod_volumes.NONE, extended_resources.NONE
         if spec.volumes:
             volumes = pod_volumes.of_pod(pod)
         try:
@@ -179,6 +188,8 @@ class Translator:
             if waits and (volumes or spec.resource_claims):
                 claims = pod_claims.of_pod(pod)
                 pod_class = self._classes.with_claims(pod_class, volumes, claims)
+            if waits:
+                extended = extended_resources.of_pod(spec)
             if ours:
                 kept = _kept(metadata.annotations, self._reads.annotations)
                 task = _task(pod, uid, group, pod_class, status, (labels, kept))
@@ -199,6 +210,7 @@ class Translator:
             pod_class=pod_class,
             labels=labels,
             volumes=volumes,
+            extended=extended,
             task=task,
             rejection=rejection,
             origin=owner_references.of_pod(pod, named) if ours else None,

@@ -9,7 +9,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from vscheduler.core.model import constraints, devices
+from vscheduler.core.model import constraints, devices, nodes
 from vscheduler.core.placement.devices import tables
 
 STEPS_MAX = 5_000
@@ -42,6 +42,10 @@ class Demand:
     """The same, without devices whose taints aren't tolerated."""
     failed: Mapping[int, str] = field(default_factory=dict)
     """By position, devices for which an expression failed, and how."""
+    resource: str = ""
+    """The extended resource that the request stands for, if any."""
+    provided: nodes.Mask | None = None
+    """Nodes (N,) whose device plugin has this resource: nothing is asked for there."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,6 +67,18 @@ class Shape:
     requests: tuple[tuple[Demand, ...], ...]
     """By request, what satisfies it, best first."""
     rules: tuple[Rule, ...] = ()
+    parts: dict[tuple[int, ...], "Shape"] = field(default_factory=dict)
+    """What is left of it on nodes, by the positions of the requests."""
+
+    def at(self, row: int) -> "Shape":
+        """Return what is asked for on a node: what its device plugin has is left out."""
+        firsts = (alternatives[0].provided for alternatives in self.requests)
+        kept = tuple(at for at, there in enumerate(firsts) if there is None or not there[row])
+        if len(kept) == len(self.requests):
+            return self
+        if kept not in self.parts:
+            self.parts[kept] = Shape(tuple(self.requests[at] for at in kept), self.rules)
+        return self.parts[kept]
 
     @property
     def is_plain(self) -> bool:

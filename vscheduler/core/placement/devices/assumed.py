@@ -6,8 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vscheduler.core.model import device_decisions, devices, jobs, nodes
+from vscheduler.core.model import device_decisions, devices, extended_resources, jobs, nodes
 from vscheduler.core.placement.devices import allocator, claims, tables
+
+_NO_MAPPINGS: tuple[extended_resources.RequestMapping, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +145,7 @@ class AssumedClaims:
         return self.search([last.shape], self._table.on(last.row), self._free[False]) is None
 
     def _choose(self, new: Sequence[tuple[str, allocator.Shape]], row: int) -> None:
+        new = [(key, shape.at(row)) for key, shape in new]
         shapes, positions = [shape for _, shape in new], self._table.on(row)
         waits = False
         found = self.search(shapes, positions, self._free[False])
@@ -173,7 +176,7 @@ class AssumedClaims:
 
     def solve(self, shapes: Sequence[allocator.Shape], row: int) -> list[allocator.Choice] | None:
         """Return devices for the claims chosen on a node so far, and for further ones."""
-        return self._together(self.open_on(row), shapes, row)
+        return self._together(self.open_on(row), [each.at(row) for each in shapes], row)
 
     def _together(
         self, open_: Sequence[str], shapes: Sequence[allocator.Shape], row: int
@@ -287,10 +290,12 @@ class AssumedClaims:
         """
         for claim in needs.claims:
             chosen = self._chosen.get(claim.key)
-            allocation = None
+            allocation, requests, mappings = None, claim.requests[:0], _NO_MAPPINGS
             if claim.allocation is None:
-                if chosen is None or chosen.waits:
+                if chosen is None or chosen.waits or _is_unneeded(claim, chosen):
                     continue
+                if claim.extended:
+                    requests, mappings = _made(claim, chosen)
                 self._settle(claim.key)
                 allocation = allocator.allocation(
                     claim, self._known.classes, self._table, chosen.choice
@@ -303,6 +308,8 @@ class AssumedClaims:
                 uid=claim.uid,
                 allocation=allocation,
                 reserved_for=(devices.Consumer(name=task.name, uid=str(task.uid)),),
+                requests=requests,
+                mappings=mappings,
             )
 
     # What answers depend on.
@@ -331,6 +338,26 @@ class AssumedClaims:
             (self._free[False][positions].tobytes(), self._free[True][positions].tobytes())
             for _, positions in groups
         )
+
+
+def _is_unneeded(claim: devices.ResourceClaim, chosen: Chosen) -> bool:
+    """Whether the node's device plugin has all that the claim stands for."""
+    return bool(claim.extended) and not chosen.shape.requests
+
+
+def _made(
+    claim: devices.ResourceClaim, chosen: Chosen
+) -> tuple[tuple[devices.DeviceRequest, ...], tuple[extended_resources.RequestMapping, ...]]:
+    """Return what a claim for extended resources asks for on the node of its pod, and for which
+    containers.
+    """
+    names = {demand.request for demand, _ in chosen.choice}
+    return tuple(each for each in claim.requests if each.name in names), tuple(
+        mapping
+        for each in claim.extended
+        if not names.isdisjoint(each.requests)
+        for mapping in each.mappings
+    )
 
 
 def _exclusive(choice: allocator.Choice) -> Iterator[int]:

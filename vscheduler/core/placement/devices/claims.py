@@ -3,14 +3,14 @@
 Kubernetes: kube-scheduler DynamicResources.PreFilter.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from vscheduler.core.api import contracts
 from vscheduler.core.model import constraints, devices, nodes, refusals
-from vscheduler.core.placement.devices import allocator, tables
+from vscheduler.core.placement.devices import allocator, extended, tables
 from vscheduler.core.placement.volumes import tables as volume_tables
 
 Code = refusals.RefusalCode
@@ -54,8 +54,13 @@ class Reader:
         table: tables.DeviceTable,
         layout: nodes.NodeLayout,
         spend: Callable[[str, int], None],
+        provided: Mapping[str, nodes.Mask] | None = None,
     ) -> None:
+        """`provided` are the nodes (N,) that have extended resources by a device plugin. None: not
+        known.
+        """
         self._known, self._table, self._layout, self._spend = known, table, layout, spend
+        self._provided = provided
         self._shapes: dict[object, allocator.Shape | refusals.Refusal] = {}
 
     def needs_of(self, uses: Sequence[constraints.ResourceClaimUse]) -> Needs:
@@ -92,11 +97,14 @@ class Reader:
             if claim.allocation is not None and claim.allocation.nodes is not None:
                 passes = volume_tables.any_of(claim.allocation.nodes, self._layout)
                 yield contracts.FilterResult(ELSEWHERE, passes)
+            if claim.extended and claim.uid and self._provided is not None:
+                passes = extended.as_made(claim, self._provided, self._layout.size)
+                yield contracts.FilterResult(ELSEWHERE, passes)
 
     def _shape(self, claim: devices.ResourceClaim) -> allocator.Shape | refusals.Refusal:
         if claim.unsupported:
             return refusals.Refusal(Code.RESOURCE_CLAIM_UNSUPPORTED, claim.name, claim.unsupported)
-        key = (claim.requests, claim.constraints)
+        key = (claim.requests, claim.constraints, claim.extended)
         found = self._shapes.get(key)
         if found is None:
             found = self._shapes[key] = self._shaped(claim)
@@ -104,8 +112,12 @@ class Reader:
 
     def _shaped(self, claim: devices.ResourceClaim) -> allocator.Shape | refusals.Refusal:
         requests = []
+        named = {name: each.resource for each in claim.extended for name in each.requests}
         for request in claim.requests:
-            alternatives = [self._demand(request, wanted) for wanted in request.alternatives]
+            resource = named.get(request.name, "")
+            alternatives = [
+                self._demand(request, wanted, resource) for wanted in request.alternatives
+            ]
             for each in alternatives:
                 if isinstance(each, refusals.Refusal):
                     return each
@@ -116,13 +128,15 @@ class Reader:
         return allocator.Shape(tuple(requests), rules)
 
     def _demand(
-        self, request: devices.DeviceRequest, wanted: devices.Wanted
+        self, request: devices.DeviceRequest, wanted: devices.Wanted, resource: str
     ) -> allocator.Demand | refusals.Refusal:
         device_class = self._known.classes.get(wanted.device_class)
         path = request.path(wanted)
         if device_class is None:
             return refusals.Refusal(Code.DEVICE_CLASS_MISSING, wanted.device_class, path)
-        if len(request.alternatives) == 1 and (wanted.count or 0) > devices.RESULTS_MAX:
+        provided = (self._provided or {}).get(resource)
+        too_many = len(request.alternatives) == 1 and (wanted.count or 0) > devices.RESULTS_MAX
+        if too_many and (provided is None or not provided.any()):
             return refusals.Refusal(Code.TOO_MANY_DEVICES, path, str(wanted.count))
         expressions = (*device_class.selectors, *wanted.selectors)
         if expressions and self._known.selectors is None:
@@ -147,8 +161,10 @@ class Reader:
             admin_access=wanted.admin_access,
             tolerations=wanted.tolerations,
             matches=found.passes,
-            usable=found.passes & self._table.tolerated(wanted.tolerations),
+            usable=found.passes & self._table.tolerated(wanted.tolerations) & (not too_many),
             failed=found.failed,
+            resource=resource,
+            provided=provided,
         )
 
 
@@ -168,6 +184,6 @@ def _problem(
         return refusals.Refusal(Code.RESOURCE_CLAIM_MISSING, name)
     if claim.deleting:
         return refusals.Refusal(Code.RESOURCE_CLAIM_DELETING, name)
-    if use.owner and claim.owner != use.owner:
+    if use.owner and (claim.owner != use.owner or claim.for_extended is not bool(use.resources)):
         return refusals.Refusal(Code.RESOURCE_CLAIM_OF_OTHER_POD, name)
     return None

@@ -15,6 +15,9 @@ DEVICES_PER_UNIT more."""
 
 DEVICES_PER_UNIT = 1000
 
+PLENTY = 2**40
+"""More than any pods ask for: where a device plugin has what a demand stands for."""
+
 
 class DeviceDemands:
     """What numbers of devices pods ask for, and nodes have."""
@@ -50,20 +53,34 @@ class DeviceDemands:
     def counted(
         self, pod_class: jobs.PodClass, shared: Collection[str]
     ) -> list[tuple[allocator.Demand, int]]:
-        """Return what numbers of devices a pod asks for by its own claims, and by these shared
-        ones, without alternatives. Demands for the same devices are the same object.
+        """Return what numbers of devices a pod asks for at least by its own claims, and by these
+        shared ones. Demands for the same devices are the same object.
+
+        Alternatives are one demand for any of their devices, of the smallest number; constraints
+        between devices are left out.
         """
         if not pod_class.constraints.resource_claims:
             return []
         needs = self._needs_of(pod_class)
         found: Counter[allocator.Demand] = Counter()
         for claim, shape in zip(needs.open, needs.shapes, strict=True):
-            if (self._is_shared(claim) and claim.key not in shared) or not shape.is_plain:
+            if self._is_shared(claim) and claim.key not in shared:
                 continue
-            for (demand,) in shape.requests:
-                first = self._same.setdefault((demand.expressions, demand.tolerations), demand)
-                found[first] += demand.count or 0
+            for alternatives in shape.requests:
+                if not any(each.admin_access for each in alternatives):
+                    least = min(each.count or 1 for each in alternatives)
+                    found[self._any_of_these(alternatives)] += least
         return list(found.items())
+
+    def _any_of_these(self, alternatives: tuple[allocator.Demand, ...]) -> allocator.Demand:
+        """Return a demand that any device of the alternatives satisfies."""
+        key = tuple((each.expressions, each.tolerations, each.resource) for each in alternatives)
+        found = self._same.get(key)
+        if found is None:
+            first, *others = alternatives
+            usable: tables.Flags = np.logical_or.reduce([each.usable for each in alternatives])
+            found = self._same[key] = replace(first, usable=usable) if others else first
+        return found
 
     def counts(
         self, demands: Sequence[allocator.Demand], *, later: bool, in_use: bool
@@ -73,7 +90,11 @@ class DeviceDemands:
         Only free ones, unless those that are in use count.
         """
         self._spend("devices", COUNT_COST + len(self._table.ids) // DEVICES_PER_UNIT)
-        return self._table.counts(self._any_of(demands, later=later, in_use=in_use))
+        found = self._table.counts(self._any_of(demands, later=later, in_use=in_use))
+        for each in demands:
+            if each.provided is not None:
+                found = np.where(each.provided, PLENTY, found)
+        return found
 
     def total(
         self,
@@ -84,6 +105,8 @@ class DeviceDemands:
         in_use: bool,
     ) -> int:
         """Return the same for all these nodes (N,) together."""
+        if any(each.provided is not None and (each.provided & mask).any() for each in demands):
+            return PLENTY
         chosen = self._any_of(demands, later=later, in_use=in_use)
         rows = self._table.rows[chosen]
         local = int(mask[rows[rows != tables.NOWHERE]].sum())

@@ -22,7 +22,15 @@ from vscheduler.core.model import (
     resources,
     snapshot,
 )
-from vscheduler.core.placement.devices import allocator, assumed, claims, demands, tables
+from vscheduler.core.placement.devices import (
+    allocator,
+    assumed,
+    claims,
+    demands,
+    extended,
+    supply,
+    tables,
+)
 
 Code = refusals.RefusalCode
 
@@ -44,6 +52,7 @@ class Devices:
     def __init__(self, taken: snapshot.Snapshot, spend: Callable[[str, int], None]) -> None:
         self._known, self._layout, self._spend = taken.devices, taken.nodes.layout, spend
         self._jobs = taken.jobs
+        self._extended = extended.ExtendedResources(taken)
         self._allocates = False
         self._needs: dict[Hashable, claims.Needs] = {}
         self._counts: dict[Hashable, tables.Ints] = {}
@@ -81,11 +90,16 @@ class Devices:
 
     @cached_property
     def _reader(self) -> claims.Reader:
-        return claims.Reader(self._known, self.table, self._layout, self._spend)
+        provided = self._extended.provided
+        return claims.Reader(self._known, self.table, self._layout, self._spend, provided)
 
     @cached_property
     def _assumed(self) -> assumed.AssumedClaims:
         return assumed.AssumedClaims(self._known, self.table, self._jobs)
+
+    @cached_property
+    def _supply(self) -> supply.DeviceSupply:
+        return supply.DeviceSupply(self._known, self.table, self._layout, self._spend)
 
     @cached_property
     def demands(self) -> demands.DeviceDemands:
@@ -93,47 +107,26 @@ class Devices:
         return demands.DeviceDemands(self.needs_of, self.table, self._assumed, self._spend)
 
     def supply(self, space: resources.ResourceSpace) -> resources.Vector | None:
-        """Return how many devices of each class nodes have, without those of other schedulers'
-        pods, (N, R); None where no resource stands for devices.
-        """
+        """Return how many devices of each class nodes have; see supply.DeviceSupply."""
         named = tuple(each for each in space.names if each.startswith(resources.DEVICE_CLASS))
         if not named or self._known is devices.NO_DEVICES:
             return None
-        found = np.zeros((self._layout.size, space.size), dtype=np.int64)
-        free = np.ones(len(self.table.ids), dtype=np.bool_)
-        for device in self._of_other_schedulers():
-            if device in self.table.positions:
-                free[self.table.positions[device]] = False
-        for name in named:
-            chosen = self._of_class(name.removeprefix(resources.DEVICE_CLASS))
-            if chosen is not None:
-                found[:, space.columns[name]] = self.table.at_one_node(chosen & free)
-        return found
+        return self._supply.by_class(space, named)
 
-    def _of_class(self, name: str) -> tables.Flags | None:
-        """Return the devices (D,) that a class selects; None if nobody can say."""
-        device_class, selectors = self._known.classes.get(name), self._known.selectors
-        if device_class is None:
-            return None
-        if not device_class.selectors:
-            return np.ones(len(self.table.ids), dtype=np.bool_)
-        if selectors is None:
-            return None
-        try:
-            for each in device_class.selectors:
-                selectors.cost(each)
-        except devices.SelectorError:
-            return None
-        return self.table.matching(device_class.selectors, selectors, self._spend).passes
-
-    def _of_other_schedulers(self) -> Iterator[devices.DeviceId]:
-        """Iterate over devices in use by pods of other schedulers. A claim whose pods are gone will
-        be free in a moment.
+    def with_extended_resources(self, taken: snapshot.Snapshot) -> snapshot.Snapshot:
+        """Return the snapshot with devices in place of the extended resources that stand for them,
+        on nodes without these resources.
         """
-        for key in self._known.foreign:
-            allocation = self._known.claims[key].allocation
-            if allocation is not None:
-                yield from (each.id for each in allocation.devices if not each.admin_access)
+        if not self._extended.provided:
+            return taken
+        return self._extended.with_devices(taken, self._supply.of_class)
+
+    def claims_on(self, task: jobs.Task, node: str) -> Iterator[str]:
+        """Iterate over the claims that the task needs on this node; see interfaces.Devices."""
+        row = self._layout.rows[node]
+        for use in task.pod_class.constraints.resource_claims:
+            if not (use.resources and self._extended.provides_all(use.resources, row)):
+                yield use.claim
 
     # What a Statement asks for.
 
@@ -204,13 +197,18 @@ class Devices:
         if needs.shapes:
             yield from self._allocatable(needs, view)
 
-    def ignored(self, view: contracts.NodeView) -> Iterator[contracts.FilterResult]:
+    def ignored(
+        self, pod_class: jobs.PodClass, view: contracts.NodeView
+    ) -> Iterator[contracts.FilterResult]:
         """Yield a refusal of all nodes if no plugin looks at claims: no pod with claims may start
-        without its devices.
+        without its devices. Nodes that have what claims stand for by a device plugin are left.
         """
         if not self._allocates:
-            nowhere = np.zeros(view.size, dtype=np.bool_)
-            yield contracts.FilterResult(claims.UNSERVED, nowhere)
+            uses = pod_class.constraints.resource_claims
+            passes = np.full(self._layout.size, all(use.resources for use in uses))
+            for name in (name for use in uses for name in use.resources):
+                passes &= self._extended.provided.get(name, False)
+            yield contracts.FilterResult(claims.UNSERVED, view.of(passes))
 
     def _static(self, needs: claims.Needs) -> Iterator[contracts.FilterResult]:
         """Yield the nodes (N,) with enough devices for each request, in use or not."""
@@ -219,6 +217,8 @@ class Devices:
                 enough = np.zeros(self._layout.size, dtype=np.bool_)
                 for demand in request:
                     enough |= self._most(demand) >= (demand.count or 1)
+                    if demand.provided is not None:
+                        enough |= demand.provided
                 if not enough.all():
                     failed = next(iter(request[0].failed.values()), "")
                     if failed and not request[0].usable.any():
@@ -315,6 +315,8 @@ class Devices:
                         self._spend("devices", demands.COUNT_COST)
                         there = self._assumed.counts(demand, later=later)
                     any_of |= there >= (demand.count or 1)
+                    if demand.provided is not None:
+                        any_of |= demand.provided
                 enough &= any_of[rows]
         passes = enough.copy()
         if shapes and not self._decides_alone(shapes, free, rows, passes):
@@ -340,13 +342,16 @@ class Devices:
         demands = [request[0] for shape in shapes for request in shape.requests]
         if not demands or any(each.usable is not demands[0].usable for each in demands[1:]):
             return len(demands) <= 1
-        total = sum(each.count or 0 for each in demands)
+        total = np.zeros(self._layout.size, dtype=np.int64)
+        for each in demands:
+            total += (each.count or 0) * (1 if each.provided is None else ~each.provided)
         passes &= (self._count(demands[0].usable & free) >= total)[rows]
         return True
 
     def _fits(self, shapes: Sequence[allocator.Shape], row: int, *, later: bool) -> bool:
         """Whether a node has devices for the claims beside what is chosen already."""
         self._spend("devices", SEARCH_COST)
+        shapes = [each.at(row) for each in shapes]
         free = self._assumed.free(later=later)
         positions = self.table.on(row)
         if any(

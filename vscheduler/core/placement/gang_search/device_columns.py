@@ -2,8 +2,8 @@
 
 Of a node's devices that match several requests, each can be used once. By Hall's theorem, pods fit
 if for every set of requests, no more devices are asked for than match any of them. So each set is a
-column, like a resource. Alternatives, constraints and other modes than a number aren't part of the
-problem: what is found is checked by the filters.
+column, like a resource. Of alternatives, any device counts, and the smallest number; constraints
+between devices aren't part of the problem: what is found is checked by the filters.
 """
 
 import itertools

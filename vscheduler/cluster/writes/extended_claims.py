@@ -1,0 +1,63 @@
+"""Extended claims: makes claims for extended resources, and writes to pods which one is theirs.
+
+Both come before the allocation, so a claim that is reserved for its pod is always known to the pod,
+whenever the scheduler ends. The name of a claim follows from the UID of the pod: a claim whose
+creation got no answer is found again, and never made twice.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import msgspec
+
+from vscheduler.cluster.http import connection
+from vscheduler.cluster.writes import retries
+from vscheduler.core.model import device_decisions
+from vscheduler.mirror import device_requests, extended_claims
+from vscheduler.mirror.decode import events, wire_devices
+from vscheduler.mirror.translate import devices
+
+
+class ExtendedClaims:
+    """Sends these two writes."""
+
+    def __init__(self, link: connection.Connection, may_commit: Callable[[], bool]) -> None:
+        self._link = link
+        self._may_commit = may_commit
+
+    async def prepare(
+        self, change: device_decisions.ClaimAllocation, target: device_requests.Target
+    ) -> device_requests.Target:
+        """Make the claim unless it is there, announce it in its pod, and return it as stored.
+
+        Raises connection.ApiError: Conflict if a claim of this name is there that isn't the pod's
+        or asks for something else; and send_guard.NotSentError.
+        """
+        if not change.uid:
+            target = await self._made(change, target)
+        body = extended_claims.announcement(change)
+        path = extended_claims.pod_status(change)
+        await retries.merge(self._link, path, msgspec.json.encode(body), self._may_commit)
+        return target
+
+    async def _made(
+        self, change: device_decisions.ClaimAllocation, target: device_requests.Target
+    ) -> device_requests.Target:
+        body = msgspec.json.encode(extended_claims.creation(change))
+        path = extended_claims.collection(change)
+        try:
+            answer = await retries.post(self._link, path, body, self._may_commit)
+            stored = events.decode(events.Kind.RESOURCE_CLAIM, answer)
+        except connection.Conflict:
+            found = await retries.get(self._link, device_requests.path(target.value))
+            stored = events.convert(events.Kind.RESOURCE_CLAIM, found)
+        known = stored.object if isinstance(stored, events.Upsert) else None
+        assert isinstance(known, wire_devices.ResourceClaim | None)
+        if known is None or not extended_claims.is_made_for(known, change):
+            raise connection.Conflict("another claim has the name")
+        made = devices.resource_claim(known)
+        return replace(
+            target,
+            version=known.metadata.resource_version,
+            value=replace(target.value, uid=made.uid, finalizers=made.finalizers),
+        )

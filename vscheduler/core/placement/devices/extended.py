@@ -1,0 +1,71 @@
+"""Extended resources that stand for a DeviceClass: what nodes have of them.
+
+A node whose device plugin has some of the resource has that, and nothing else. Every other node has
+as much of it as devices of the class, which pods get by a claim that the scheduler makes for them.
+Kubernetes: shouldDelegateResourceToDRA of the plugin NodeResourcesFit.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from vscheduler.core.model import devices, nodes, resources, snapshot
+from vscheduler.core.placement.devices import tables
+
+
+class ExtendedResources:
+    """The extended resources of a cycle that stand for devices."""
+
+    def __init__(self, taken: snapshot.Snapshot) -> None:
+        in_use = taken.devices is not devices.NO_DEVICES
+        named = taken.extended_resources.items() if in_use else ()
+        self._classes = {name: each for name, each in named if name in taken.space.columns}
+        self.provided: Mapping[str, nodes.Mask] = {
+            name: taken.nodes.allocatable[:, taken.space.columns[name]] > 0
+            for name in self._classes
+        }
+        """By resource, the nodes (N,) whose device plugin has some of it."""
+
+    def with_devices(
+        self, taken: snapshot.Snapshot, count: Callable[[str], tables.Ints]
+    ) -> snapshot.Snapshot:
+        """Return the snapshot with nodes that have devices as extended resources.
+
+        `count` returns how many devices of a class each node can use, (N,).
+        """
+        known, table = taken.devices, taken.nodes
+
+        def amounts() -> tuple[resources.Vector, dict[object, nodes.Mask]]:
+            found = table.allocatable.copy()
+            for name, provided in self.provided.items():
+                column = found[:, taken.space.columns[name]]
+                column[~provided] = count(self._classes[name])[~provided]
+            return found, {}
+
+        made_of = (known.pools, known.classes, table.holding, taken.space, taken.extended_resources)
+        allocatable, holding = known.memo.get("extended amounts", made_of, amounts)
+
+        def made() -> nodes.NodeTable:
+            return replace(table, allocatable=allocatable, holding=holding)
+
+        return replace(taken, nodes=known.memo.get("extended nodes", (table, allocatable), made))
+
+    def provides_all(self, names: tuple[str, ...], row: int) -> bool:
+        """Whether a node has all of these resources by its device plugin."""
+        return all(name in self.provided and self.provided[name][row] for name in names)
+
+
+def as_made(
+    claim: devices.ResourceClaim, provided: Mapping[str, nodes.Mask], size: int
+) -> nodes.Mask:
+    """Return the nodes (N,) on which the pod of a claim for extended resources needs just what the
+    claim asks for, or nothing of it, as long as it isn't allocated.
+    """
+    names = {request.name for request in claim.requests}
+    exact, unneeded = np.ones(size, dtype=np.bool_), np.ones(size, dtype=np.bool_)
+    for each in claim.extended:
+        there = provided.get(each.resource, np.zeros(size, dtype=np.bool_))
+        exact &= there != (not names.isdisjoint(each.requests))
+        unneeded &= there
+    return exact if claim.allocation is not None else exact | unneeded

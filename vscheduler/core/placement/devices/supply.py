@@ -1,0 +1,68 @@
+"""Device supply: how many devices of each class nodes have."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from vscheduler.core.model import devices, nodes, resources
+from vscheduler.core.placement.devices import tables
+
+
+class DeviceSupply:
+    """Counts the devices that classes select, whatever claims ask for."""
+
+    def __init__(
+        self,
+        known: devices.Devices,
+        table: tables.DeviceTable,
+        layout: nodes.NodeLayout,
+        spend: Callable[[str, int], None],
+    ) -> None:
+        self._known, self._table, self._layout, self._spend = known, table, layout, spend
+
+    def of_class(self, name: str) -> tables.Ints:
+        """Return how many devices of a class each node can use that have no taint, (N,)."""
+        chosen = self._of_class(name)
+        if chosen is None:
+            return np.zeros(self._layout.size, dtype=np.int64)
+        return self._table.counts(chosen & self._table.tolerated(()))
+
+    def by_class(self, space: resources.ResourceSpace, named: Sequence[str]) -> resources.Vector:
+        """Return how many devices of each class nodes have, without those of other schedulers'
+        pods, (N, R). `named` are the resources that stand for classes.
+        """
+        found = np.zeros((self._layout.size, space.size), dtype=np.int64)
+        free = np.ones(len(self._table.ids), dtype=np.bool_)
+        for device in self._of_other_schedulers():
+            if device in self._table.positions:
+                free[self._table.positions[device]] = False
+        for name in named:
+            chosen = self._of_class(name.removeprefix(resources.DEVICE_CLASS))
+            if chosen is not None:
+                found[:, space.columns[name]] = self._table.at_one_node(chosen & free)
+        return found
+
+    def _of_class(self, name: str) -> tables.Flags | None:
+        """Return the devices (D,) that a class selects; None if nobody can say."""
+        device_class, selectors = self._known.classes.get(name), self._known.selectors
+        if device_class is None:
+            return None
+        if not device_class.selectors:
+            return np.ones(len(self._table.ids), dtype=np.bool_)
+        if selectors is None:
+            return None
+        try:
+            for each in device_class.selectors:
+                selectors.cost(each)
+        except devices.SelectorError:
+            return None
+        return self._table.matching(device_class.selectors, selectors, self._spend).passes
+
+    def _of_other_schedulers(self) -> Iterator[devices.DeviceId]:
+        """Iterate over devices in use by pods of other schedulers. A claim whose pods are gone will
+        be free in a moment.
+        """
+        for key in self._known.foreign:
+            allocation = self._known.claims[key].allocation
+            if allocation is not None:
+                yield from (each.id for each in allocation.devices if not each.admin_access)
