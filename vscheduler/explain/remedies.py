@@ -13,7 +13,7 @@ from vscheduler.core.model import decisions, jobs
 from vscheduler.explain import changes, evictions, nodes, pods, queues, search, trials
 from vscheduler.simulator import run
 
-BUDGET = 800_000
+BUDGET = 600_000
 """Units of work of core.cycle, about a microsecond each: under a second at 1,000 nodes."""
 
 ROUNDS = 2
