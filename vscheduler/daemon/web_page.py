@@ -14,7 +14,7 @@ import structlog
 from vscheduler.cluster.http import connection
 from vscheduler.core.config import policy
 from vscheduler.core.model import jobs, snapshot
-from vscheduler.daemon import health, runtime, settings
+from vscheduler.daemon import health, remedy_process, runtime, settings
 from vscheduler.daemon.leader_election import api
 from vscheduler.mirror import paths, plain_text
 from vscheduler.simulator import waiting_line
@@ -169,6 +169,7 @@ class Page:
             places=self._places,
             reviewer=Reviews(link),
             failures=self._runtime.failures,
+            finder=remedy_process.RemedyProcess(self._runtime.given),
         )
         host, port = given.address
         certificate = None

@@ -25,7 +25,7 @@ from vscheduler.mirror import plain_text, workloads
 with lazy_commands.importing():
     from vscheduler.cli.job import job_watch, listing, placing, remedy_lines
     from vscheduler.core.config import policy as policies
-    from vscheduler.daemon import configuration
+    from vscheduler.daemon import configuration, settings
 
 WAITING = "Waiting"
 STATES = (WAITING, *(str(phase) for phase in jobs.Phase))
@@ -47,6 +47,15 @@ class Flags:
     namespace: str
     all_namespaces: bool
     scheduler_conf: str
+    node_selector: tuple[str, ...]
+
+    @property
+    def nodes(self) -> tuple[tuple[str, str], ...]:
+        """The labels of --node-selector. Ends the command if they can't be read."""
+        try:
+            return settings.check(settings.Given(node_selector=self.node_selector)).node_selector
+        except settings.SettingsError as error:
+            screen.fail(error.problems, screen.USAGE_STATUS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +90,12 @@ def options(command: Command) -> Command:
             default="",
             help="The scheduler's configuration, which decides the order of jobs [default: the "
             "built-in one].",
+        ),
+        click.option(
+            "--node-selector",
+            multiple=True,
+            metavar="KEY=VALUE",
+            help="The scheduler's own --node-selector, if it has any; repeatable.",
         ),
         click.option("-A", "--all-namespaces", is_flag=True, help="Jobs of all namespaces."),
         click.option(
@@ -157,7 +172,7 @@ def list_command(
     given = Flags(**flags)  # type: ignore[arg-type]  # the flags are its fields
     selection = Selection(queues=queues, states=states, order=sort_by)
     with _cluster(given) as (cluster, namespace, policy):
-        seen = placing.look(cluster, namespace)
+        seen = placing.look(cluster, namespace, given.nodes)
         show = listing.Listing(output=output, headers=not no_headers, namespaces=namespace is None)
         if not watch:
             show(selection.of(_jobs(seen, namespace, policy)), seen)
@@ -167,9 +182,7 @@ def list_command(
 
 
 @command.command("get", short_help="Show details of jobs: pods, nodes and history.")
-@click.argument(
-    "names", metavar="JOB...", nargs=-1, required=True, shell_complete=job_completion.jobs
-)
+@JOBS
 @click.option(
     "-o",
     "--output",
@@ -187,7 +200,7 @@ def get_command(*, names: tuple[str, ...], output: str, **flags: object) -> None
     """
     given = Flags(**flags)  # type: ignore[arg-type]  # the flags are its fields
     with _cluster(given) as (cluster, namespace, policy):
-        seen = placing.look(cluster, namespace)
+        seen = placing.look(cluster, namespace, given.nodes)
         found, missing = _chosen(names, seen, namespace, policy)
         events = _events(cluster, namespace) if output not in {"name", "wide"} else []
         told = [(each, histories.of(each, events)) for each in found]
@@ -210,25 +223,41 @@ def get_command(*, names: tuple[str, ...], output: str, **flags: object) -> None
 
 
 @command.command("why", short_help="Explain why jobs wait, and where in line they are.")
-@click.argument(
-    "names", metavar="JOB...", nargs=-1, required=True, shell_complete=job_completion.jobs
+@JOBS
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "json", "yaml"]),
+    default="text",
+    show_default=True,
+    help="Output format.",
 )
 @options
-def why_command(*, names: tuple[str, ...], **flags: object) -> None:
+def why_command(*, names: tuple[str, ...], output: str, **flags: object) -> None:
     """Explain why jobs wait: the scheduler's reason with numbers, the place in line, what the queue
     has of what it deserves, and which changes would start the job.
     """
     given = Flags(**flags)  # type: ignore[arg-type]  # the flags are its fields
     with _cluster(given) as (cluster, namespace, policy):
-        seen = placing.look(cluster, namespace)
+        seen = placing.look(cluster, namespace, given.nodes)
         found, missing = _chosen(names, seen, namespace, policy)
-        blocks = []
         around = placing.surroundings(cluster) if any(each.waits for each in found) else None
-        for each in found:
-            helps = remedy_lines.of(each, seen, around, policy) if each.waits else []
-            queue = placing.queue_of(seen, each.queue)
-            blocks.append(explained.lines(each, queue, helps, listing.style(wide=False)))
-        screen.say(*_joined(blocks), painted=True)
+        told = [(each, remedy_lines.found(each, seen, around, policy)) for each in found]
+        if output == "text":
+            readable = around is not None and seen.complete
+            blocks = []
+            for each, explanation in told:
+                helps = remedy_lines.lines(each, explanation, readable=readable)
+                queue = placing.queue_of(seen, each.queue)
+                about = [] if queue is None else explained.of_queue(queue)
+                blocks.append(explained.lines(each, about, helps, listing.style(wide=False)))
+            screen.say(*_joined(blocks), painted=True)
+        else:
+            trees = [
+                (each, documents.tree(each) | {"remedies": remedy_lines.tree(explanation)})
+                for each, explanation in told
+            ]
+            listing.print_objects(trees, output, single=len(names) == 1)
         if not given.scheduler_conf and any(each.place is not None for each in found):
             screen.say(
                 "Places assume the built-in configuration; give the scheduler's own with "
