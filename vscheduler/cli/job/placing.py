@@ -34,6 +34,8 @@ class Seen:
     """Why a kind is missing, or is known only in one namespace."""
     node_selector: tuple[tuple[str, str], ...] = ()
     """The labels of which the scheduler's nodes have one; empty: all nodes."""
+    notes: Sequence[str] = ()
+    """What the page says of what it doesn't show."""
 
     @property
     def manifests(self) -> list[cluster_client.Object]:
