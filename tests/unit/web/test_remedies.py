@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from tests.unit.web import visitors
-from tests.web import stage
+from tests.web import clusters, stage
 from vscheduler.web import documents, remedies
 
 CHANGES: list[dict[str, object]] = [
@@ -108,7 +108,7 @@ async def test_the_line_is_short() -> None:
 
 async def test_the_endpoint_answers_by_the_rights_of_the_token() -> None:
     """A tenant asks about its own waiting jobs only; a failure is a sentence."""
-    made = stage.Stage(visitors.clusters.three_queues(1e9), 1e9)
+    made = stage.Stage(clusters.three_queues(1e9), 1e9)
     made.finder.changes = CHANGES
     waiting = next(
         each.job for each in made.result.groups if each.reason and each.job.startswith("robotics/")

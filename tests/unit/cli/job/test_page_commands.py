@@ -10,7 +10,6 @@ from click import testing
 
 from tests.web import clusters, stage
 from vscheduler.cli import main
-from vscheduler.cli.job import page_commands
 
 WRONG = "wrong-token"
 
@@ -126,7 +125,7 @@ def test_watching_shows_jobs_again(run: Run, monkeypatch: pytest.MonkeyPatch) ->
     def interrupted(_: float) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(page_commands.time, "sleep", interrupted)
+    monkeypatch.setattr(time, "sleep", interrupted)
     done = run("list", "-n", "robotics", "-w")
     assert done.exit_code == 130
     assert done.stdout.startswith("WORKLOAD")
