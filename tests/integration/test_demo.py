@@ -23,7 +23,7 @@ def demo(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
     """`vscheduler demo --keep` in a process group of its own; killed should the test fail."""
     with (folder / "out").open("wb") as out, (folder / "err").open("wb") as err:
         process = subprocess.Popen(
-            [sys.executable, "-m", "vscheduler", "demo", "--keep"],
+            [sys.executable, "-m", "vscheduler", "demo", "--keep", "--no-browser"],
             stdout=out,
             stderr=err,
             env={**os.environ, "TMPDIR": str(folder)},
@@ -74,7 +74,8 @@ def visited(lines: list[str]) -> dict[str, Any]:
         assert again.status == 401
         cookie = {"Cookie": signed.headers["Set-Cookie"].partition(";")[0]}
         found: dict[str, Any] = pool.request("GET", f"{url}api/v1/summary", headers=cookie).json()
-    return found
+        helps = pool.request("GET", f"{url}api/v1/jobs/robotics/too-much/remedies", headers=cookie)
+    return {**found, "remedies": [each["message"] for each in helps.json()["remedies"]]}
 
 
 def test_the_demo_shows_what_it_should_and_leaves_nothing(tmp_path: Path) -> None:
@@ -92,7 +93,10 @@ def test_the_demo_shows_what_it_should_and_leaves_nothing(tmp_path: Path) -> Non
             "queue vision: 25 CPU of the 25 it deserves, share 1.00",
             f"robotics/too-much waits whole: {WHY}",
         ]
-        assert visited(lines)["jobs"] == {"waiting": 1, "running": 13}
+        seen = visited(lines)
+        assert seen["jobs"] == {"waiting": 1, "running": 13}
+        assert "raise the weight of queue robotics from 1 to 2" in seen["remedies"]
+        assert len(seen["remedies"]) >= 3
         told = "\n".join(line for line in lines[5:] if not line.startswith("#"))
         listed = subprocess.run(  # noqa: S603 - the demo's own words
             ["/bin/sh", "-ec", told], capture_output=True, text=True, check=True

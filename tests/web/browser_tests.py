@@ -106,6 +106,28 @@ def test_everything_can_be_done_with_the_keyboard(person: browsers.Person, url: 
     person.until(lambda: person.one("#sign-in").is_displayed())
 
 
+def test_what_would_start_a_job_is_asked_for(
+    person: browsers.Person, made: stage.Stage, url: str
+) -> None:
+    """By a button, which the keyboard reaches; changes that can't be found out are a sentence."""
+    made.finder.changes = [{"change": "FewerPods", "message": f"lower minMember {EVIL}"}]
+    person.open(url)
+    person.sign_in(stage.ADMIN)
+    person.one(".more").send_keys(Keys.ENTER)
+    person.until(lambda: person.many("[data-part=remedies]"))
+    person.one("[data-part=remedies]").send_keys(Keys.ENTER)
+    person.until(lambda: person.many(".remedies li"))
+    assert person.one(".remedies li").text.startswith("lower minMember <img src=x")
+    assert "Not searched to the end: weights." in person.one(".details").text
+    assert (person.overflow(), person.violations()) == (0, [])
+    assert person.driver.execute_script("return window.pwned") is None
+    made.finder.problem = "It takes too long."
+    person.many(".more")[1].send_keys(Keys.ENTER)
+    person.until(lambda: len(person.many("[data-part=remedies]")) == 2)
+    person.many("[data-part=remedies]")[1].send_keys(Keys.ENTER)
+    person.until(lambda: "It takes too long." in person.text)
+
+
 @pytest.mark.parametrize(("width", "scheme"), [(360, "light"), (1600, "light"), (1600, "dark")])
 def test_it_fits_and_can_be_read(
     person: browsers.Person, url: str, width: int, scheme: str

@@ -15,7 +15,7 @@ from vscheduler.mirror import paths, state
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.translate import owner_references
 from vscheduler.simulator import waiting_line
-from vscheduler.web import access, cluster_view, documents, history, server
+from vscheduler.web import access, cluster_view, documents, history, remedies, server
 
 ADMIN, TENANT, STRANGER = "admin-token", "tenant-token", "stranger-token"
 TREE = {
@@ -76,6 +76,35 @@ class Reviewer:
 POLICY = running.policy_of(TREE)
 
 
+@dataclass(slots=True)
+class Finder:
+    """Answers for the process that finds out what would start a job, and counts the questions."""
+
+    asked: list[str] = field(default_factory=list)
+    changes: list[dict[str, object]] = field(default_factory=list)
+    problem: str = ""
+    gate: asyncio.Event | None = None
+    """What answers wait for."""
+    began: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def find(self, namespace: str, name: str) -> remedies.Found:
+        """What would start the job."""
+        self.asked.append(f"{namespace}/{name}")
+        self.began.set()
+        if self.gate is not None:
+            await self.gate.wait()
+        if self.problem:
+            raise remedies.FinderError(self.problem)
+        given = {"startsInCycle": 1, "evictions": 0, "minimal": True}
+        return {
+            "podGroup": f"{namespace}/{name}",
+            "startsInCycle": None,
+            "reclaim": "Reclaim makes no room.",
+            "remedies": [given | each for each in self.changes],
+            "cutShort": ["weights"],
+        }
+
+
 def cycle_of(
     found: Sequence[clusters.Document], now: float
 ) -> tuple[history.Cycle, Mapping[jobs.JobId, owner_references.Owner]]:
@@ -101,6 +130,7 @@ class Stage:
     def __init__(self, found: Sequence[clusters.Document], now: float | None = None) -> None:
         self.now = time.time() if now is None else now
         self.reviewer = Reviewer()
+        self.finder = Finder()
         self.past = history.History()
         self.instance = cluster_view.Instance(leads=True, sentence="vscheduler: leader")
         self.show(found)
@@ -170,6 +200,7 @@ class Stage:
             places=places,
             reviewer=self.reviewer,
             failures=containment.Failures(),
+            finder=self.finder,
         )
 
 

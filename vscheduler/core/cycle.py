@@ -14,7 +14,13 @@ from vscheduler.core.placement import nominated_pods, placement
 from vscheduler.core.placement.devices import state as devices
 from vscheduler.core.placement.pod_affinity import counts
 from vscheduler.core.placement.volumes import state as volumes
-from vscheduler.core.preemption import nominations, partial_gangs, relocations, reprieves
+from vscheduler.core.preemption import (
+    nominations,
+    partial_gangs,
+    reclaim_outlook,
+    relocations,
+    reprieves,
+)
 from vscheduler.core.session import (
     claim_attempts,
     dispatch,
@@ -100,7 +106,7 @@ def _run(
     if configured.rules.reprieves:
         reprieves.grant(opened)
     check_invariants(opened)
-    return job_status.close(opened, faults)
+    return reclaim_outlook.told(opened, job_status.close(opened, faults))
 
 
 def check_invariants(opened: session.Session) -> None:

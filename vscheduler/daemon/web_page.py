@@ -4,7 +4,7 @@ about tokens. The page itself is in `web`, in a thread of its own.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
@@ -14,7 +14,7 @@ import structlog
 from vscheduler.cluster.http import connection
 from vscheduler.core.config import policy
 from vscheduler.core.model import jobs, snapshot
-from vscheduler.daemon import health, runtime, settings
+from vscheduler.daemon import health, remedy_process, runtime, settings
 from vscheduler.daemon.leader_election import api
 from vscheduler.mirror import paths, plain_text
 from vscheduler.simulator import waiting_line
@@ -137,6 +137,21 @@ async def _in(loop: asyncio.AbstractEventLoop, work: Callable[[], Awaitable[T]])
     return await asyncio.wrap_future(asked)
 
 
+def where_to_go(given: settings.Settings, statuses: Sequence[api.LeaseStatus]) -> str:
+    """Return how to reach the leader's page from one that stands by.
+
+    In a cluster, the identity of an instance begins with the name of its pod.
+    """
+    stands_by = "This instance stands by, and only the leader knows queues, jobs and decisions."
+    pod = next((api.host_of(each.holder) for each in statuses if each.holder), "")
+    if not pod:
+        return f"{stands_by} Nobody leads now, as far as it knows."
+    if given.own_pod is None or given.web is None:
+        return f"{stands_by} Open the page of {pod}."
+    forward = f"kubectl port-forward -n {given.own_pod.namespace} pod/{pod}"
+    return f"{stands_by} Open the leader's page: {forward} {given.web.address.port}."
+
+
 def observer(given: settings.Settings) -> history.Observer:
     """Return what remembers decisions, if there is a page to show them."""
     return history.Observer() if given.web is None else history.History()
@@ -169,6 +184,7 @@ class Page:
             places=self._places,
             reviewer=Reviews(link),
             failures=self._runtime.failures,
+            finder=remedy_process.RemedyProcess(self._runtime.given),
         )
         host, port = given.address
         certificate = None
@@ -216,10 +232,8 @@ class Page:
             )
         if leads:
             return cluster_view.Instance(leads=True, sentence="; ".join(lines))
-        return cluster_view.Instance(
-            leads=False,
-            sentence="This instance stands by, and only the leader knows more. " + "; ".join(lines),
-        )
+        where = where_to_go(self._runtime.given, self._statuses())
+        return cluster_view.Instance(leads=False, sentence=" ".join((where, "; ".join(lines))))
 
     def _places(self, taken: snapshot.Snapshot) -> Mapping[jobs.JobId, waiting_line.Place]:
         with self._runtime.failures.contained("web", "places in line"):

@@ -1,10 +1,12 @@
 """Changes that free what running jobs hold: settings that forbid evictions, and ends of jobs."""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from vscheduler.core.model import jobs, queues
-from vscheduler.explain import changes, search
+from vscheduler.explain import changes, estimates, search
 from vscheduler.mirror.decode import events, wire
 
 CANDIDATES_MAX = 8
@@ -14,6 +16,10 @@ ENDS_MAX = 16
 """So many running jobs are tried one after the other, the smallest first; then every second,
 every fourth and so on.
 """
+
+LIKE_MAX = 2
+LIKELY_MAX = 12
+UNLIKELY_MAX = 2
 
 DISRUPTIONS_MAX = 64
 """So many more disruptions of a budget are tried."""
@@ -91,8 +97,10 @@ def _preemptable(found: search.Search) -> Iterator[changes.Change]:
 def ends(found: search.Search, job: jobs.Job) -> Iterator[changes.Remedy]:
     """Yield the smallest running job whose end starts the job."""
     del job
-    running = sorted(_running(found), key=lambda each: each[:2])
-    tried = [change for _, _, change in running]
+    running = sorted(_running(found), key=lambda each: (each.size, each.change.job))
+    if not found.exact:
+        running = _worth_trying(found, running)
+    tried = [each.change for each in running]
     one_by_one, rest = tried[:ENDS_MAX], tried[ENDS_MAX:]
     step = 1
     while rest:
@@ -104,8 +112,18 @@ def ends(found: search.Search, job: jobs.Job) -> Iterator[changes.Remedy]:
         yield remedy
 
 
-def _running(found: search.Search) -> Iterator[tuple[float, str, changes.Change]]:
-    """Yield the end of each running job, with the job's size: its dominant part of the nodes."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _End:
+    """The end of a running job."""
+
+    change: changes.EndOfJob
+    size: float
+    """The job's dominant part of the nodes."""
+    job: jobs.Job
+
+
+def _running(found: search.Search) -> Iterator[_End]:
+    """Yield the end of each running job."""
     taken = found.trials.snapshot
     total = {
         name: max(1, amount)
@@ -117,4 +135,29 @@ def _running(found: search.Search) -> Iterator[tuple[float, str, changes.Change]
         size = max(amount / total.get(name, 1) for name, amount in job.allocated.items())
         holds = tuple(sorted((name, int(amount)) for name, amount in job.allocated.items()))
         pods = sum(job.counts[status] for status in jobs.HOLDING)
-        yield size, job.id, changes.EndOfJob(job=job.id, pods=pods, holds=holds)
+        change = changes.EndOfJob(job=job.id, pods=pods, holds=holds)
+        yield _End(change=change, size=size, job=job)
+
+
+def _worth_trying(found: search.Search, running: Sequence[_End]) -> list[_End]:
+    """Return few of many running jobs, in their order.
+
+    Of jobs that differ in their names only, LIKE_MAX are tried. Jobs whose ends leave too little
+    room by an estimate can only help evictions, so of them only UNLIKELY_MAX are tried.
+    """
+    table = found.trials.snapshot.nodes
+    shapes = dict(zip(table.layout.names, estimates.shapes(table), strict=True))
+    alike: Counter[Hashable] = Counter()
+    likely: Counter[bool] = Counter()
+    most = {True: LIKELY_MAX, False: UNLIKELY_MAX}
+    chosen = []
+    for each in running:
+        held = [task for task in each.job.tasks if task.node and task.status in jobs.HOLDING]
+        enough = found.estimates.suffices(held)
+        where = frozenset(Counter(shapes.get(task.node or "") for task in held).items())
+        likeness = (each.job.queue, each.job.priority, each.change.holds, enough, where)
+        alike[likeness] += 1
+        likely[enough] += alike[likeness] <= LIKE_MAX
+        if alike[likeness] <= LIKE_MAX and likely[enough] <= most[enough]:
+            chosen.append(each)
+    return chosen

@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 
 from vscheduler.core.model import constraints, jobs
-from vscheduler.explain import changes, edits, pods, search
+from vscheduler.explain import changes, estimates, pods, search
 from vscheduler.mirror.decode import wire
 
 MORE_MAX = 64
@@ -23,9 +23,15 @@ def more(found: search.Search, job: jobs.Job) -> Iterator[changes.Remedy]:
     """Yield how many more nodes like an existing one start the job, for the best shapes."""
     del job
     remedies = []
+    vain: set[changes.Amounts] = set()
     for like, allocatable in _shapes(found)[:SHAPES_MAX]:
-        remedy = found.smallest(partial(_added, like, allocatable), MORE_MAX)
-        if remedy is not None:
+        if allocatable in vain and not found.exact:
+            continue
+        guess = partial(found.estimates.more_nodes, dict(allocatable))
+        remedy = found.smallest(partial(_added, like, allocatable), MORE_MAX, guess)
+        if remedy is None:
+            vain.add(allocatable)
+        else:
             remedies.append((_size(remedy.change), like, remedy))
     for _, _, remedy in sorted(remedies, key=lambda each: each[:2])[:SHOWN_MAX]:
         yield remedy
@@ -41,21 +47,25 @@ def _size(change: changes.Change) -> int:
 
 
 def _shapes(found: search.Search) -> list[tuple[str, changes.Amounts]]:
-    """Return the first node of each shape, and its capacity: first shapes with room for a pod."""
+    """Return the first node of each shape, and its capacity: the most frequent shape first, but in
+    a large cluster those last that the job's selectors and tolerations exclude.
+    """
     table, space = found.trials.snapshot.nodes, found.trials.snapshot.space
-    shapes: dict[object, list[str]] = {}
-    capacity: dict[str, changes.Amounts] = {}
-    for spec, row in zip(table.layout.specs, table.allocatable, strict=True):
-        if not spec.ready or spec.unschedulable:
-            continue
-        labels = tuple(each for each in spec.labels if each[0] != edits.HOSTNAME)
-        shape = (labels, spec.taints, spec.features, tuple(row.tolist()))
-        shapes.setdefault(shape, []).append(spec.name)
-        if len(shapes[shape]) == 1:
-            amounts = space.amounts(row)
-            capacity[spec.name] = tuple(sorted((name, int(each)) for name, each in amounts.items()))
-    groups = sorted(shapes.values(), key=lambda names: (-len(names), names[0]))
-    return [(names[0], capacity[names[0]]) for names in groups]
+    groups: dict[object, list[int]] = {}
+    for row, (spec, shape) in enumerate(
+        zip(table.layout.specs, estimates.shapes(table), strict=True)
+    ):
+        if spec.ready and not spec.unschedulable:
+            groups.setdefault(shape, []).append(row)
+    last = np.zeros(table.layout.size, dtype=np.bool_) if found.exact else ~found.estimates.usable
+    made = []
+    for rows in sorted(
+        groups.values(), key=lambda rows: (bool(last[rows[0]]), -len(rows), rows[0])
+    ):
+        amounts = space.amounts(table.allocatable[rows[0]])
+        capacity = tuple(sorted((name, int(each)) for name, each in amounts.items()))
+        made.append((table.layout.names[rows[0]], capacity))
+    return made
 
 
 def opened(found: search.Search, job: jobs.Job) -> Iterator[changes.Remedy]:
@@ -91,7 +101,7 @@ def _fewest(
     change: Callable[[tuple[str, ...]], changes.Change],
 ) -> Iterator[changes.Remedy]:
     """Yield the change of as few of these nodes as suffice, taken in their order."""
-    remedy = found.fewest(change, names, MORE_MAX)
+    remedy = found.fewest(change, names, MORE_MAX, partial(found.estimates.nodes_of, names))
     if remedy is not None:
         yield remedy
 

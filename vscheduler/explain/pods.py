@@ -33,7 +33,7 @@ def step(resource: str, extent: int) -> int:
 def fewer(found: search.Search, job: jobs.Job) -> Iterator[changes.Remedy]:
     """Yield the highest minMember with which the job starts."""
     before = job.min_member
-    remedy = found.smallest(partial(_fewer, before), before - 1)
+    remedy = found.smallest(partial(_fewer, before), before - 1, found.estimates.fewer_pods)
     if remedy is not None:
         yield remedy
 
@@ -52,12 +52,17 @@ def smaller(found: search.Search, job: jobs.Job) -> Iterator[changes.Remedy]:
         before = max(smaller_pods.requested(pod, resource) for pod in waiting)
         grid = step(resource, before)
         top = -(-before // grid)
-        remedy = found.smallest(partial(_less, resource, before, grid), top - 1)
+        sizes = [_less(resource, before, grid, size).after for size in range(1, top)]
+        remedy = found.smallest(
+            partial(_less, resource, before, grid),
+            top - 1,
+            partial(found.estimates.smaller_pods, resource, sizes),
+        )
         if remedy is not None:
             yield remedy
 
 
-def _less(resource: str, before: int, grid: int, size: int) -> changes.Change:
+def _less(resource: str, before: int, grid: int, size: int) -> changes.SmallerRequest:
     after = (-(-before // grid) - size) * grid
     return changes.SmallerRequest(resource=resource, before=before, after=after, step=grid)
 

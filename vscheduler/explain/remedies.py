@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from vscheduler.core.config import policy as policies
-from vscheduler.core.model import decisions, jobs
+from vscheduler.core.model import decisions, jobs, reclaim_outlooks
 from vscheduler.explain import changes, evictions, nodes, pods, queues, search, trials
 from vscheduler.simulator import run
 
-BUDGET = 800_000
+BUDGET = 600_000
 """Units of work of core.cycle, about a microsecond each: under a second at 1,000 nodes."""
 
 ROUNDS = 2
@@ -46,6 +46,8 @@ class Explanation:
     queue: str
     reason: decisions.Reason | None
     """None if the job had no turn within the budget."""
+    outlook: reclaim_outlooks.ReclaimOutlook | None
+    """Why reclaim makes no room for the queue; None unless the queue is below its share."""
     starts: int | None
     """The cycle in which the job starts if nothing changes, counted from 1; None if it waits."""
     remedies: tuple[changes.Remedy, ...]
@@ -81,6 +83,7 @@ def explain(
         job=waiting.id,
         queue=waiting.queue,
         reason=now.first.reason if now.first else None,
+        outlook=now.queue.reclaim if now.queue else None,
         starts=now.cycle or None,
         remedies=tuple(remedy for name, _ in FINDERS for remedy in found.get(name, ())),
         trials=tried.count,

@@ -1,16 +1,16 @@
 """Search: the smallest change of a kind that starts the job, on a grid of sizes 1, 2, 3, ….
 
-A small cluster is searched with full trials alone. On a large one, forecasts find the size, and
-full trials prove it. Either way the size below is tried, too: `minimal` says that it doesn't
-suffice. Kinds whose larger sizes help at least as much get the smallest size of all; where that
-isn't so, a smaller size far below may work as well.
+A small cluster is searched with full trials alone, size by size. On a large one an estimate says
+where to begin, forecasts find the size, and full trials prove it. Either way the size below is
+tried, too: `minimal` says that it doesn't suffice. Kinds whose larger sizes help at least as much
+get the smallest size of all; where that isn't so, a smaller size far below may work as well.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
-from vscheduler.explain import changes, trials
+from vscheduler.explain import changes, estimates, trials
 
 ONE_BY_ONE = 8
 """So many sizes are tried one after the other, before the steps double."""
@@ -39,6 +39,32 @@ def least(works: Works, first: int, last: int) -> int | None:
     return None
 
 
+def nearest(works: Works, first: int, last: int, guess: int | None) -> int | None:
+    """Return the smallest size between first and last that works, or None; few are tried if the
+    guess is near it.
+
+    All sizes are assumed to work whenever a smaller one does.
+    """
+    if guess is None and not works(last):
+        return None
+    guess, step = min(max(guess or first, first), last), 1
+    if works(guess):
+        above = guess
+        while above > first:
+            below = max(first, above - step)
+            if not works(below):
+                return _between(works, below, above)
+            above, step = below, step * 2
+        return above
+    if not works(last):
+        return None
+    below, above = guess, min(last, guess + 1)
+    while not works(above):
+        below, step = above, step * 2
+        above = min(last, below + step)
+    return _between(works, below, above)
+
+
 def _between(works: Works, below: int, above: int) -> int:
     """Return the smallest size that works, where `below` doesn't and `above` does."""
     while above - below > 1:
@@ -56,7 +82,8 @@ class Search:
     def __init__(self, tried: trials.Trials, *, exact: bool) -> None:
         """`exact` is for clusters in which full trials are cheap."""
         self.trials = tried
-        self._exact = exact
+        self.exact = exact
+        self.estimates = estimates.Estimates(tried.snapshot, tried.job)
 
     def first_that_works(self, *candidates: changes.Change) -> changes.Remedy | None:
         """Return the first of these changes that starts the job."""
@@ -71,35 +98,40 @@ class Search:
 
     def promising(self, change: changes.Change) -> bool:
         """Whether a forecast, where forecasts are made, lets the job start."""
-        return self._exact or bool(self.trials.may_start(change))
+        return self.exact or bool(self.trials.may_start(change))
 
     def smallest(
-        self, of_size: Callable[[int], changes.Change], most: int
+        self,
+        of_size: Callable[[int], changes.Change],
+        most: int,
+        guess: Callable[[], int] | None = None,
     ) -> changes.Remedy | None:
-        """Return the smallest change of sizes 1 to `most` that starts the job, or None."""
+        """Return the smallest change of sizes 1 to `most` that starts the job, or None.
+
+        `guess` is asked in large clusters only.
+        """
 
         def starts(size: int) -> bool:
             return bool(self.trials.starts(of_size(size)))
 
+        def may_start(size: int) -> bool:
+            return bool(self.trials.may_start(of_size(size)))
+
         if most < 1:
             return None
-        first = 1
-        if not self._exact:
-            if not self.trials.may_start(of_size(most)):
-                return None
-            found = least(lambda size: bool(self.trials.may_start(of_size(size))), 1, most)
-            first = found or most
-        elif not starts(most):
-            return None
-        size = least(starts, first, most)
-        if size is None:
-            return None
-        if size == first and size > 1 and starts(size - 1):  # the forecast was too strict
-            size = _between(starts, 0, size - 1)
-        return self._proved(of_size, size)
+        if self.exact:
+            size = least(starts, 1, most) if starts(most) else None
+        else:
+            size = nearest(may_start, 1, most, guess and guess())
+            size = size and nearest(starts, 1, most, size)
+        return None if size is None else self._proved(of_size, size)
 
     def fewest(
-        self, of_names: Callable[[tuple[str, ...]], changes.Change], names: Sequence[str], most: int
+        self,
+        of_names: Callable[[tuple[str, ...]], changes.Change],
+        names: Sequence[str],
+        most: int,
+        guess: Callable[[], int],
     ) -> changes.Remedy | None:
         """Return the change of some of these objects that starts the job, or None.
 
@@ -109,7 +141,7 @@ class Search:
         def of_size(size: int) -> changes.Change:
             return of_names(tuple(sorted(names[:size])))
 
-        remedy = self.smallest(of_size, min(most, len(names)))
+        remedy = self.smallest(of_size, min(most, len(names)), guess)
         if remedy is None:
             return None
         count = next(size for size in range(1, len(names) + 1) if of_size(size) == remedy.change)
@@ -159,7 +191,7 @@ class Search:
         """What is asked whether a change suffices: a forecast first, unless trials are cheap."""
         proof = lambda change: bool(self.trials.starts(change))  # noqa: E731
         forecast = lambda change: bool(self.trials.may_start(change))  # noqa: E731
-        return [proof] if self._exact else [forecast, proof]
+        return [proof] if self.exact else [forecast, proof]
 
     def _proved(self, of_size: Callable[[int], changes.Change], size: int) -> changes.Remedy:
         below = self.trials.starts(of_size(size - 1)) if size > 1 else None

@@ -50,6 +50,8 @@ class Start:
     """False if the budget ended the trial before the outcome was known."""
     first: decisions.GroupStatus | None = None
     """The job's status after the first cycle."""
+    queue: decisions.QueueFigures | None = None
+    """The figures of the job's queue after the first cycle."""
 
     def __bool__(self) -> bool:
         return self.cycle > 0
@@ -81,6 +83,7 @@ class Trials:
         self._world = world.World(self.objects.all, pods_return=True)
         self.snapshot = given.mirror.snapshot(given.now)
         """The unchanged cluster."""
+        self.queue = next(each.queue for each in self.snapshot.jobs if each.id == job)
         self._cost = (
             OPENING_COST
             + JOB_COST * len(self.snapshot.jobs)
@@ -176,27 +179,29 @@ class Trials:
         simulated.change(changed)
         evicts = 0
         first: decisions.GroupStatus | None = None
+        queue: decisions.QueueFigures | None = None
         for number in range(1, CYCLES + 1):
             now = self._now + (number - 1) * run.CYCLE_SECONDS
             taken = self._mirror.snapshot(now, carried)
             result = self._cycle(taken, policy)
             first = first or self._status(result)
+            queue = queue or self._queue(result)
             evicts += len(result.evicts)
             if self._lacks(taken, result) <= 0:
-                return Start(cycle=number, evicts=evicts, first=first)
+                return Start(cycle=number, evicts=evicts, first=first, queue=queue)
             written = _new_phases(taken, result, now)
             if number == CYCLES or not (
                 written or simulated.moving or self._may_change(result, now)
             ):
                 break
             if not result.finished or self._usable <= self._cost:
-                return replace(UNKNOWN, first=first)
+                return replace(UNKNOWN, first=first, queue=queue)
             for event in simulated.obey(result, written, now):
                 assert isinstance(event, events.Upsert | events.Remove)
                 touched[edits.key(event)] = event
                 self._mirror.apply(event)
             carried = result.carried
-        return Start(cycle=0, first=first)
+        return Start(cycle=0, first=first, queue=queue)
 
     def _cycle(self, taken: snapshot.Snapshot, policy: policies.Policy) -> decisions.CycleResult:
         result = cycle.run_cycle(taken, policy, max(1, self._usable - self._cost))
@@ -239,6 +244,9 @@ class Trials:
 
     def _status(self, result: decisions.CycleResult) -> decisions.GroupStatus | None:
         return next((each for each in result.groups if each.job == self.job), None)
+
+    def _queue(self, result: decisions.CycleResult) -> decisions.QueueFigures | None:
+        return next((each for each in result.queues if each.name == self.queue), None)
 
 
 def _new_phases(

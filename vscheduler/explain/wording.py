@@ -5,7 +5,7 @@ from typing import Any
 
 from vscheduler.core.model import constraints
 from vscheduler.explain import changes, remedies
-from vscheduler.mirror import phrases, wording
+from vscheduler.mirror import phrases, reclaim_wording, wording
 from vscheduler.mirror.decode import quantities
 
 NAMES_MAX = 3
@@ -32,7 +32,15 @@ def lines(explanation: remedies.Explanation) -> list[str]:
     if explanation.starts is not None:
         return [f"{why}, starts in cycle {explanation.starts} if nothing changes"]
     said = wording.sentence(explanation.reason) if explanation.reason else UNKNOWN
-    return [f"{why}, waits: {said}", *remedy_lines(explanation)]
+    return [f"{why}, waits: {said}", *_reclaim(explanation), *remedy_lines(explanation)]
+
+
+def _reclaim(explanation: remedies.Explanation) -> list[str]:
+    """Return why reclaim makes no room, as a sentence; none if the job's queue has its share."""
+    if explanation.outlook is None:
+        return []
+    said = reclaim_wording.sentence(explanation.queue, explanation.outlook)
+    return [f"{said[:1].upper()}{said[1:]}."]
 
 
 def remedy_lines(explanation: remedies.Explanation) -> list[str]:
@@ -57,6 +65,7 @@ def tree(explanation: remedies.Explanation) -> dict[str, Any]:
         "podGroup": explanation.job,
         "queue": explanation.queue,
         **why,
+        **({"reclaim": " ".join(_reclaim(explanation))} if explanation.outlook else {}),
         "startsInCycle": explanation.starts,
         "remedies": [_remedy(each) for each in explanation.remedies],
         "cutShort": list(explanation.cut),

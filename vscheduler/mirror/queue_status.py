@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any
 
 from vscheduler.core.model import decisions, resources
-from vscheduler.mirror import phrases, refusal_wording, statuses, wording
+from vscheduler.mirror import phrases, reclaim_wording, refusal_wording, statuses, wording
 from vscheduler.mirror.decode import quantities
 
 API_VERSION = "scheduling.volcano.sh/v1beta1"
@@ -137,8 +137,8 @@ def applied(queue: str, status: Body) -> Body:
 def explanation(
     queue: decisions.QueueFigures, excluded: Sequence[decisions.Exclusion] = ()
 ) -> Explanation | None:
-    """Explain the deserved amounts of a queue, in at most LENGTH_MAX characters; None where no
-    plugin computes any.
+    """Explain the deserved amounts of a queue, in at most LENGTH_MAX characters, and in as many
+    why reclaim gives it nothing; None where no plugin computes shares.
 
     The sentence starts with the resource of which the queue deserves the largest fraction. Further
     resources follow where something other than the request limits them, and finally nodes that no
@@ -159,7 +159,10 @@ def explanation(
     lead = bases[first]
     parts = [_first(first, lead), *(_also(name, bases[name]) for name in others)]
     parts += [*_unkept(bases), *exclusions(excluded)]
-    return Explanation(reason=str(lead.bound), message=_cut("; ".join(filter(None, parts))))
+    message = _cut("; ".join(filter(None, parts)))
+    if queue.reclaim is not None:
+        message = f"{message}; {_cut(reclaim_wording.sentence(queue.name, queue.reclaim))}"
+    return Explanation(reason=str(lead.bound), message=message)
 
 
 def exclusions(excluded: Sequence[decisions.Exclusion]) -> list[str]:

@@ -1,4 +1,4 @@
-"""How often an address may come with a token that isn't known yet: each costs the API server."""
+"""How often visitors may ask for what costs much, such as tokens that aren't known yet."""
 
 import time
 from collections.abc import Callable
@@ -10,9 +10,16 @@ ADDRESSES_MAX = 1000
 
 
 class Attempts:
-    """A token bucket for each address."""
+    """A token bucket for each address, or for each visitor."""
 
-    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        *,
+        burst: float = BURST,
+        per_second: float = PER_SECOND,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._burst, self._per_second = float(burst), per_second
         self._clock = clock
         self._left: dict[str, tuple[float, float]] = {}
         """Attempts that are left, as of a time."""
@@ -20,8 +27,8 @@ class Attempts:
     def spend(self, address: str) -> bool:
         """Count an attempt; return False for one too many."""
         now = self._clock()
-        left, since = self._left.pop(address, (float(BURST), now))
-        left = min(float(BURST), left + (now - since) * PER_SECOND)
+        left, since = self._left.pop(address, (self._burst, now))
+        left = min(self._burst, left + (now - since) * self._per_second)
         allowed = left >= 1.0
         self._left[address] = (left - allowed, now)
         if len(self._left) > ADDRESSES_MAX:

@@ -243,6 +243,67 @@ def _member(task: jobs.Task, access: Access) -> Document:
     return {"name": plain_text.shown(task.name), "status": str(task.status), **node}
 
 
+def waiting(
+    view: cluster_view.View, access: Access, namespace: str, name: str
+) -> cluster_view.JobRow | None:
+    """Return a job that waits; None if there is none, or none to see."""
+    if not access.sees(namespace):
+        return None
+    key = jobs.JobId(f"{namespace}/{name}")
+    return next((each for each in view.job_rows if each.key == key and each.waits), None)
+
+
+def remedies(found: Mapping[str, Any], access: Access) -> Document:
+    """Return which changes would start a job, without those that concern what the visitor may not
+    see; `found` is a tree of explain.wording.
+    """
+    every = found.get("remedies", ())
+    shown = [each for each in every if _sees_change(each, access)]
+    reclaim = found.get("reclaim", "") if access.queues else ""
+    return {
+        "apiVersion": VERSION,
+        "podGroup": plain_text.shown(str(found.get("podGroup", "")).partition("/")[2]),
+        "startsInCycle": found.get("startsInCycle"),
+        "reclaim": plain_text.shown(reclaim),
+        "remedies": [
+            {
+                "change": each["change"],
+                "message": plain_text.shown(each["message"]),
+                "startsInCycle": each["startsInCycle"],
+                "evictions": each["evictions"],
+                "minimal": each["minimal"],
+            }
+            for each in shown
+        ],
+        "hidden": len(every) - len(shown),
+        "cutShort": list(found.get("cutShort", ())),
+    }
+
+
+OWN_CHANGES = frozenset(
+    {
+        *("FewerPods", "SmallerRequest", "Tolerate"),
+        *("WithoutSelector", "WithoutNodeAffinity", "ActionArgument"),
+    }
+)
+NODE_CHANGES = frozenset({"MoreNodes", "RemoveTaint", "Uncordon", "LabelNodes"})
+QUEUE_CHANGES = frozenset({"QueueWeight", "QueueAmounts", "Reclaimable"})
+
+
+def _sees_change(change: Mapping[str, Any], access: Access) -> bool:
+    """Whether the visitor may see all that the sentence of a change names."""
+    kind = change["change"]
+    if kind in OWN_CHANGES:
+        return True
+    if kind in NODE_CHANGES:
+        return access.nodes
+    if kind in QUEUE_CHANGES:
+        return access.queues
+    if kind == "MoreDisruptions":
+        return access.sees_pods(str(change["budget"]).partition("/")[0])
+    return "job" in change and access.sees(str(change["job"]).partition("/")[0])
+
+
 def decisions(view: cluster_view.View, access: Access, limit: int) -> Document:
     """Return recent decisions about jobs that the visitor may see, the latest first."""
     seen = [each for each in view.decisions if access.sees(each.job.partition("/")[0])]

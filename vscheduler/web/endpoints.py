@@ -1,7 +1,6 @@
 """Endpoints of the page: files, sign-in, and JSON of what a visitor may see."""
 
 import asyncio
-import ipaddress
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -20,6 +19,8 @@ from vscheduler.web import (
     connections,
     documents,
     refresher,
+    remedies,
+    request_rules,
     sessions,
     streams,
 )
@@ -52,14 +53,10 @@ HEADERS = {
 SIGN_IN = "Sign in with a Kubernetes token."
 UNKNOWN = "The API server doesn't know this token."
 NOT_THERE = "There is no such job, or you may not see it."
+NOT_WAITING = "There is no such job, or it doesn't wait, or you may not see it."
 
-
-class Problem(Exception):  # noqa: N818 - what the visitor is told
-    """A request that can't be answered: a status and a sentence."""
-
-    def __init__(self, status: HTTPStatus, message: str) -> None:
-        super().__init__(message)
-        self.status = status
+REMEDY_SECONDS = 150.0
+"""How long a visitor may be in line to be told what would start a job."""
 
 
 class SignIn(msgspec.Struct, forbid_unknown_fields=True):
@@ -89,6 +86,7 @@ class Endpoints:
         views: refresher.Refresher,
         table: access.AccessTable,
         failures: containment.Failures,
+        finder: remedies.Finder,
         *,
         secure: bool,
     ) -> None:
@@ -102,6 +100,7 @@ class Endpoints:
         self._attempts = attempts.Attempts()
         self._assets = assets.load()
         self.streams = streams.Streams()
+        self._desk = remedies.RemedyDesk(finder)
 
     def application(self) -> web.Application:
         """Return the application."""
@@ -117,10 +116,16 @@ class Endpoints:
         router.add_get(f"{ROOT}/queues", self._queues)
         router.add_get(f"{ROOT}/jobs", self._jobs)
         router.add_get(f"{ROOT}/jobs/{{namespace}}/{{name}}", self._job)
+        router.add_get(f"{ROOT}/jobs/{{namespace}}/{{name}}/remedies", self._remedies)
         router.add_get(f"{ROOT}/decisions", self._decisions)
         router.add_get(f"{ROOT}/fairness", self._fairness)
         router.add_get(f"{ROOT}/stream", self._stream)
         return made
+
+    def close(self) -> None:
+        """End everything that is under way."""
+        self.streams.close()
+        self._desk.close()
 
     @web.middleware
     async def _contain(
@@ -135,7 +140,7 @@ class Endpoints:
         try:
             self._refuse_foreign_host(request)
             return await handler(request)
-        except Problem as problem:
+        except request_rules.Problem as problem:
             return _problem(problem.status, str(problem))
         except access.UnknownTokenError:
             return _problem(HTTPStatus.UNAUTHORIZED, UNKNOWN)
@@ -155,8 +160,8 @@ class Endpoints:
 
     def _refuse_foreign_host(self, request: web.Request) -> None:
         """Refuse names that an attacker's DNS may lead to this machine. Raises Problem."""
-        if not (self._secure or _is_loopback(request.host)):
-            raise Problem(
+        if not (self._secure or request_rules.is_loopback(request.host)):
+            raise request_rules.Problem(
                 HTTPStatus.MISDIRECTED_REQUEST,
                 "Without TLS this page answers on loopback addresses only.",
             )
@@ -164,7 +169,7 @@ class Endpoints:
     async def _file(self, request: web.Request) -> web.StreamResponse:
         asset = self._assets.get(request.match_info.get("name", "index.html"))
         if asset is None:
-            raise Problem(HTTPStatus.NOT_FOUND, "There is no such page.")
+            raise request_rules.Problem(HTTPStatus.NOT_FOUND, "There is no such page.")
         headers = {"ETag": asset.etag, "Cache-Control": "no-cache"}
         if request.headers.get("If-None-Match") == asset.etag:
             return web.Response(status=HTTPStatus.NOT_MODIFIED, headers=headers)
@@ -176,7 +181,9 @@ class Endpoints:
         given = await _body(request)
         token = self._sessions.redeem(given.code) or "" if given.code else given.token.strip()
         if given.code and not token:
-            raise Problem(HTTPStatus.UNAUTHORIZED, "This link was used, or is too old.")
+            raise request_rules.Problem(
+                HTTPStatus.UNAUTHORIZED, "This link was used, or is too old."
+            )
         named = tuple(given.namespaces[:NAMESPACES_MAX])
         found = await self._access(request, Visit(token=token, hints=named))
         response = _json({"apiVersion": documents.VERSION, "name": plain_text.shown(found.name)})
@@ -192,7 +199,7 @@ class Endpoints:
         return response
 
     async def _sign_out(self, request: web.Request) -> web.StreamResponse:
-        _refuse_foreign(request)
+        request_rules.refuse_foreign(request)
         self._sessions.close(request.cookies.get(self._cookie, ""))
         response = web.Response(status=HTTPStatus.NO_CONTENT)
         response.del_cookie(self._cookie, path="/", secure=self._secure, httponly=True)
@@ -200,7 +207,7 @@ class Endpoints:
 
     async def _code(self, request: web.Request) -> web.StreamResponse:
         """Return a code that stands for the visitor's own token, once."""
-        _refuse_foreign(request)
+        request_rules.refuse_foreign(request)
         visit = self._visit(request)
         await self._access(request, visit)
         code = self._sessions.code(visit.token)
@@ -219,15 +226,17 @@ class Endpoints:
 
     async def _queues(self, request: web.Request) -> web.StreamResponse:
         found = await self._access(request, self._visit(request))
-        offset, limit = _window(request, documents.PAGE_MAX)
+        offset, limit = request_rules.window(request, documents.PAGE_MAX)
         return _json(documents.queues(await self._views.view(), found, offset, limit))
 
     async def _jobs(self, request: web.Request) -> web.StreamResponse:
         found = await self._access(request, self._visit(request))
-        offset, limit = _window(request, 50)
+        offset, limit = request_rules.window(request, 50)
         state = request.query.get("state", "waiting")
         if state not in {"waiting", "running", "all"}:
-            raise Problem(HTTPStatus.BAD_REQUEST, "state is none of waiting, running, all")
+            raise request_rules.Problem(
+                HTTPStatus.BAD_REQUEST, "state is none of waiting, running, all"
+            )
         query = documents.Query(
             state=state,
             queue=request.query.get("queue", ""),
@@ -243,12 +252,31 @@ class Endpoints:
         namespace, name = request.match_info["namespace"], request.match_info["name"]
         made = documents.job(await self._views.view(), found, namespace, name)
         if made is None:
-            raise Problem(HTTPStatus.NOT_FOUND, NOT_THERE)
+            raise request_rules.Problem(HTTPStatus.NOT_FOUND, NOT_THERE)
         return _json(made)
+
+    async def _remedies(self, request: web.Request) -> web.StreamResponse:
+        """Return what would start a waiting job, by the rights of the visitor."""
+        found = await self._access(request, self._visit(request))
+        namespace, name = request.match_info["namespace"], request.match_info["name"]
+        view = await self._views.view()
+        if documents.waiting(view, found, namespace, name) is None:
+            raise request_rules.Problem(HTTPStatus.NOT_FOUND, NOT_WAITING)
+        version = (view.versions["queues"], view.versions["jobs"])
+        guard = _guard(request)
+        if guard is not None:
+            guard.begin(REMEDY_SECONDS)
+        try:
+            tree = await self._desk.of(namespace, name, version, found.name)
+        except remedies.BusyError as error:
+            raise request_rules.Problem(HTTPStatus.TOO_MANY_REQUESTS, str(error)) from None
+        except remedies.FinderError as error:
+            raise request_rules.Problem(HTTPStatus.SERVICE_UNAVAILABLE, str(error)) from None
+        return _json(documents.remedies(tree, found))
 
     async def _decisions(self, request: web.Request) -> web.StreamResponse:
         found = await self._access(request, self._visit(request))
-        _, limit = _window(request, 50)
+        _, limit = request_rules.window(request, 50)
         return _json(documents.decisions(await self._views.view(), found, limit))
 
     async def _fairness(self, request: web.Request) -> web.StreamResponse:
@@ -280,7 +308,7 @@ class Endpoints:
                 await response.prepare(request)
                 await self.streams.serve(response, self._views.view, authorize)
         except streams.TooManyError:
-            raise Problem(
+            raise request_rules.Problem(
                 HTTPStatus.TOO_MANY_REQUESTS, "Too many pages are open; close some of them."
             ) from None
         except TimeoutError:
@@ -296,16 +324,20 @@ class Endpoints:
         identifier = request.cookies.get(self._cookie, "")
         session = self._sessions.find(identifier)
         if session is None:
-            raise Problem(HTTPStatus.UNAUTHORIZED, SIGN_IN)
+            raise request_rules.Problem(HTTPStatus.UNAUTHORIZED, SIGN_IN)
         return Visit(token=session.token, identifier=identifier, hints=session.namespaces)
 
     async def _access(self, request: web.Request, visit: Visit) -> documents.Access:
         """Return what the visitor may see. Raises Problem, UnknownTokenError and ReviewError."""
         if not visit.token or len(visit.token) > access.TOKEN_MAX or not visit.token.isascii():
-            raise Problem(HTTPStatus.UNAUTHORIZED, UNKNOWN if visit.token else SIGN_IN)
+            raise request_rules.Problem(
+                HTTPStatus.UNAUTHORIZED, UNKNOWN if visit.token else SIGN_IN
+            )
         fresh = not (visit.identifier or self._table.knows(visit.token))
         if fresh and not self._attempts.spend(_address(request)):
-            raise Problem(HTTPStatus.TOO_MANY_REQUESTS, "Too many attempts; try again in a minute.")
+            raise request_rules.Problem(
+                HTTPStatus.TOO_MANY_REQUESTS, "Too many attempts; try again in a minute."
+            )
         return await self._table.of(visit.token, visit.hints)
 
 
@@ -317,49 +349,16 @@ async def _add_headers(_: web.Request, response: web.StreamResponse) -> None:
 
 async def _body(request: web.Request) -> SignIn:
     """Return the body of a sign-in. Raises Problem."""
-    _refuse_foreign(request)
+    request_rules.refuse_foreign(request)
     if request.content_type != "application/json":
-        raise Problem(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "A sign-in is JSON.")
+        raise request_rules.Problem(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "A sign-in is JSON.")
     try:
         async with asyncio.timeout(BODY_SECONDS):
             return msgspec.json.decode(await request.read(), type=SignIn)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise Problem(HTTPStatus.BAD_REQUEST, "This isn't a sign-in.") from None
+        raise request_rules.Problem(HTTPStatus.BAD_REQUEST, "This isn't a sign-in.") from None
     except TimeoutError:
-        raise Problem(HTTPStatus.REQUEST_TIMEOUT, "This took too long.") from None
-
-
-def _refuse_foreign(request: web.Request) -> None:
-    """Refuse what a page of another origin asks for. Raises Problem.
-
-    Browsers always name the origin of a POST or a DELETE.
-    """
-    origin, site = request.headers.get("Origin"), request.headers.get("Sec-Fetch-Site")
-    own = f"{request.scheme}://{request.host}"
-    if (origin is not None and origin != own) or site not in {None, "same-origin", "none"}:
-        raise Problem(HTTPStatus.FORBIDDEN, "Only this page itself may ask for that.")
-
-
-def _window(request: web.Request, usual: int) -> tuple[int, int]:
-    """Return the offset and the limit of a list. Raises Problem."""
-    found = []
-    for name, default in (("offset", 0), ("limit", usual)):
-        text = request.query.get(name, str(default))
-        if not (text.isascii() and text.isdecimal() and len(text) <= 9):
-            raise Problem(HTTPStatus.BAD_REQUEST, f"{name} is no number")
-        found.append(int(text))
-    return found[0], max(1, min(found[1], documents.PAGE_MAX))
-
-
-def _is_loopback(host: str) -> bool:
-    """Whether a Host header names this machine, so that no page of another name gets an answer."""
-    name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() else host
-    if name == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(name.removeprefix("[").removesuffix("]")).is_loopback
-    except ValueError:
-        return False
+        raise request_rules.Problem(HTTPStatus.REQUEST_TIMEOUT, "This took too long.") from None
 
 
 def _guard(request: web.Request) -> connections.Guard | None:

@@ -18,7 +18,7 @@ import structlog
 from aiohttp import web
 
 from vscheduler import containment
-from vscheduler.web import access, cluster_view, connections, endpoints, refresher
+from vscheduler.web import access, cluster_view, connections, endpoints, refresher, remedies
 
 log = structlog.get_logger(__name__)
 
@@ -84,6 +84,7 @@ class Sources:
     places: cluster_view.Places
     reviewer: access.Reviewer
     failures: containment.Failures
+    finder: remedies.Finder
 
 
 class Server:
@@ -142,6 +143,7 @@ class Server:
             views,
             access.AccessTable(sources.reviewer, namespaces),
             sources.failures,
+            sources.finder,
             secure=self._context is not None,
         )
         runner = web.AppRunner(
@@ -171,7 +173,7 @@ class Server:
             await self._stop.wait()
         finally:
             renewing.cancel()
-            page.streams.close()
+            page.close()
             listener.close()
             await runner.cleanup()
             await limits.abort()

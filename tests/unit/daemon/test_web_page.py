@@ -1,13 +1,15 @@
 import asyncio
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from aiohttp import web
 
 from tests.unit.cluster.conftest import Serve
-from vscheduler.daemon import web_page
-from vscheduler.mirror import paths
+from vscheduler.daemon import settings, web_page
+from vscheduler.daemon.leader_election import api
+from vscheduler.mirror import paths, statuses
 from vscheduler.web import access
 
 USER = access.User(
@@ -105,3 +107,16 @@ async def test_answers_that_cant_be_used_are_an_error(
     asking = web_page.Reviews(await serve(Answers(answer, status).reply))
     with pytest.raises(access.ReviewError, match=words):
         await asking.user("secret")
+
+
+def test_a_page_that_stands_by_says_where_the_leader_is() -> None:
+    """In a cluster with the command; elsewhere with the host, if anybody leads."""
+    lease = api.LeaseStatus(lease="vscheduler", leads=False)
+    held = replace(lease, holder="vscheduler-7d4f-x_1c2d")
+    given = settings.check(settings.Given(web_address="127.0.0.1:8090"))
+    assert "Nobody leads now" in web_page.where_to_go(given, (lease,))
+    assert web_page.where_to_go(given, (lease, held)).endswith("the page of vscheduler-7d4f-x.")
+    pod = statuses.ObjectReference(kind="Pod", namespace="volcano-system", name="me", uid="1")
+    assert web_page.where_to_go(replace(given, own_pod=pod), (held,)).endswith(
+        "kubectl port-forward -n volcano-system pod/vscheduler-7d4f-x 8090."
+    )

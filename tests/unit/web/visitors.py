@@ -28,7 +28,7 @@ async def visited(
         return (await views.view()).namespaces
 
     table = access.AccessTable(made.reviewer, namespaces)
-    page = endpoints.Endpoints(views, table, failures, secure=secure)
+    page = endpoints.Endpoints(views, table, failures, made.finder, secure=secure)
     server = test_utils.TestServer(page.application())
     async with test_utils.TestClient(server, cookie_jar=aiohttp.DummyCookieJar()) as client:
         yield client, page

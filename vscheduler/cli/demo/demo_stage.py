@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import urllib3
 
 from vscheduler.cli import screen
-from vscheduler.cli.demo import demo_view, page_link
+from vscheduler.cli.demo import browser, demo_view, page_link
 from vscheduler.mirror import paths
 from vscheduler.sandbox import client, control_plane, errors, processes, progress_report
 
@@ -59,11 +59,18 @@ class Stage:
         return demo_view.look(self.plane.api, self.url, self.pool)
 
 
-def run(*, keep: bool) -> bool:
-    """Run the whole demo; return whether the outcome was as expected."""
+def run(*, keep: bool, browse: bool) -> bool:
+    """Run the whole demo; return whether the outcome was as expected.
+
+    `browse` opens a browser with the page, and keeps everything running if there is one.
+    """
     with _stage() as stage:
         stage.wait_until_ready()
-        screen.say(f"the page, signed in by this link once: {stage.page.once()}", err=True)
+        if browse and browser.shows(stage.page.once()):
+            screen.say(f"your browser shows the scheduler's page, {stage.page.url}", err=True)
+            keep = True
+        else:
+            screen.say(f"the page, signed in by this link once: {stage.page.once()}", err=True)
         began = time.monotonic()
         _create_jobs(stage.plane.api)
         view, seconds = _watch(stage, began)
@@ -160,6 +167,8 @@ def _wait(stage: Stage) -> None:
         f"export KUBECONFIG={shlex.quote(str(plane.kubeconfig))}",
         f"{kubectl} get queues,podgroups,pods --all-namespaces",
         f"# the page, signed in by this link once: {stage.page.once()}",
+        f"# a token for the page and for `vscheduler job … --server {stage.page.url}`:",
+        f"# {stage.page.token()}",
         f"# metrics: {stage.url}/metrics",
         f"# the scheduler's log: {stage.daemon.log_path(DAEMON)}",
         "# Ctrl-C ends it all",

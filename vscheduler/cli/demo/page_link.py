@@ -30,7 +30,7 @@ class PageLink:
 
     def once(self) -> str:
         """Return a link that signs a browser in, once. Raises StartFailed."""
-        token = self._token()
+        token = self.token()
         answer = self.pool.request(
             "POST",
             f"{self.url}{paths.PAGE}/{CODES}",
@@ -41,7 +41,7 @@ class PageLink:
             raise errors.StartFailed(f"the page answers with HTTP status {answer.status}")
         return f"{self.url}/#sign-in={json.loads(answer.data)['code']}"
 
-    def _token(self) -> str:
+    def token(self) -> str:
         """Return a token of the visitor's account, which is created if it isn't there."""
         if not any(
             each["metadata"]["name"] == ACCOUNT

@@ -1,10 +1,9 @@
 """`vscheduler job list|get|why`: the jobs of a cluster, their places in line, and why they wait."""
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TypeVar
+from typing import NoReturn
 
 import click
 
@@ -15,84 +14,29 @@ from vscheduler.cli.job import (
     histories,
     job_completion,
     job_figures,
+    job_flags,
     job_tables,
+    selection,
 )
 from vscheduler.cli.queue import cluster_client, completion
 from vscheduler.cli.queue.cluster_client import Kind
-from vscheduler.core.model import jobs
 from vscheduler.mirror import plain_text, workloads
 
 with lazy_commands.importing():
-    from vscheduler.cli.job import job_watch, listing, placing, remedy_lines
+    from vscheduler.cli.job import (
+        job_watch,
+        listing,
+        page_client,
+        page_commands,
+        placing,
+        remedy_lines,
+    )
     from vscheduler.core.config import policy as policies
     from vscheduler.daemon import configuration
-
-WAITING = "Waiting"
-STATES = (WAITING, *(str(phase) for phase in jobs.Phase))
-ORDERS = ("place", "name", "queue", "age", "waiting", "pods")
 
 JOBS = click.argument(
     "names", metavar="JOB...", nargs=-1, required=True, shell_complete=job_completion.jobs
 )
-
-Command = TypeVar("Command", bound=Callable[..., None])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Flags:
-    """Flags of all three commands."""
-
-    kubeconfig: str
-    context: str
-    namespace: str
-    all_namespaces: bool
-    scheduler_conf: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
-    """Which jobs are shown, and in which order."""
-
-    queues: Sequence[str] = ()
-    states: Sequence[str] = ()
-    order: str = "place"
-
-    def of(self, found: Sequence[job_figures.Job]) -> list[job_figures.Job]:
-        """Return the jobs to show."""
-        chosen = [
-            each
-            for each in found
-            if (not self.queues or each.queue in self.queues)
-            and (not self.states or each.phase in self.states or self._waits(each))
-        ]
-        return sorted(chosen, key=lambda each: (*_rank(each, self.order), each.key))
-
-    def _waits(self, job: job_figures.Job) -> bool:
-        return WAITING in self.states and job.waits
-
-
-def options(command: Command) -> Command:
-    """Add the flags of all three commands."""
-    for add in (
-        *cluster_client.ACCESS,
-        click.option(
-            "--scheduler-conf",
-            metavar="FILE",
-            default="",
-            help="The scheduler's configuration, which decides the order of jobs [default: the "
-            "built-in one].",
-        ),
-        click.option("-A", "--all-namespaces", is_flag=True, help="Jobs of all namespaces."),
-        click.option(
-            "-n",
-            "--namespace",
-            metavar="NAME",
-            default="",
-            help="Jobs of this namespace [default: that of the kubeconfig's context].",
-        ),
-    ):
-        command = add(command)
-    return command
 
 
 @click.group("job", short_help="Show jobs, their places in line, and why they wait.")
@@ -118,7 +62,7 @@ def command() -> None:
 )
 @click.option(
     "--sort-by",
-    type=click.Choice(ORDERS),
+    type=click.Choice(selection.ORDERS),
     default="place",
     show_default=True,
     help="Sort order; place: waiting jobs first, in the order of their turns.",
@@ -127,7 +71,7 @@ def command() -> None:
     "--state",
     "states",
     multiple=True,
-    type=click.Choice(STATES, case_sensitive=False),
+    type=click.Choice(selection.STATES, case_sensitive=False),
     help="Only jobs in this state; repeatable.",
 )
 @click.option(
@@ -138,7 +82,7 @@ def command() -> None:
     shell_complete=completion.queues,
     help="Only jobs of this queue; repeatable.",
 )
-@options
+@job_flags.options
 def list_command(
     *,
     output: str,
@@ -154,22 +98,30 @@ def list_command(
     Places are those among the waiting jobs of the queue, and of the whole scheduler. With ~, jobs
     that you may not read aren't counted.
     """
-    given = Flags(**flags)  # type: ignore[arg-type]  # the flags are its fields
-    selection = Selection(queues=queues, states=states, order=sort_by)
+    given = job_flags.Flags(**flags)  # type: ignore[arg-type]  # the flags are its fields
+    chosen = selection.Selection(queues=queues, states=states, order=sort_by)
+    if given.server:
+        with _page(given) as (page, namespace):
+            show = listing.Listing(
+                output=output, headers=not no_headers, namespaces=namespace is None
+            )
+            seen = placing.Seen(notes=page.notes())
+            if not watch:
+                show(chosen.of(page.jobs(namespace)), seen)
+                return
+            page_commands.watch(page, namespace, lambda found: show.again(chosen.of(found), seen))
     with _cluster(given) as (cluster, namespace, policy):
-        seen = placing.look(cluster, namespace)
+        seen = placing.look(cluster, namespace, given.nodes)
         show = listing.Listing(output=output, headers=not no_headers, namespaces=namespace is None)
         if not watch:
-            show(selection.of(_jobs(seen, namespace, policy)), seen)
+            show(chosen.of(_jobs(seen, namespace, policy)), seen)
             return
         for found in job_watch.follow(cluster, namespace, seen):
-            show.again(selection.of(_jobs(found, namespace, policy)), found)
+            show.again(chosen.of(_jobs(found, namespace, policy)), found)
 
 
 @command.command("get", short_help="Show details of jobs: pods, nodes and history.")
-@click.argument(
-    "names", metavar="JOB...", nargs=-1, required=True, shell_complete=job_completion.jobs
-)
+@JOBS
 @click.option(
     "-o",
     "--output",
@@ -178,16 +130,21 @@ def list_command(
     show_default=True,
     help="Output format.",
 )
-@options
+@job_flags.options
 def get_command(*, names: tuple[str, ...], output: str, **flags: object) -> None:
     """Show details of jobs: figures, pods and their nodes, and what happened: when pods were bound
     and evicted, and for whom.
 
     With `-o wide` the output is like that of `list`.
     """
-    given = Flags(**flags)  # type: ignore[arg-type]  # the flags are its fields
+    given = job_flags.Flags(**flags)  # type: ignore[arg-type]  # the flags are its fields
+    if given.server:
+        with _page(given) as (page, namespace):
+            told_by_page, missing = page_commands.chosen(page, names, namespace)
+            page_commands.get(told_by_page, output, single=len(names) == 1)
+            _end(placing.Seen(notes=page.notes()), missing)
     with _cluster(given) as (cluster, namespace, policy):
-        seen = placing.look(cluster, namespace)
+        seen = placing.look(cluster, namespace, given.nodes)
         found, missing = _chosen(names, seen, namespace, policy)
         events = _events(cluster, namespace) if output not in {"name", "wide"} else []
         told = [(each, histories.of(each, events)) for each in found]
@@ -205,30 +162,51 @@ def get_command(*, names: tuple[str, ...], output: str, **flags: object) -> None
         else:
             style = listing.style(wide=False)
             blocks = [job_tables.block(each, history, style) for each, history in told]
-            screen.say(*_joined(blocks), painted=True)
+            screen.say(*page_commands.joined(blocks), painted=True)
         _end(seen, missing)
 
 
 @command.command("why", short_help="Explain why jobs wait, and where in line they are.")
-@click.argument(
-    "names", metavar="JOB...", nargs=-1, required=True, shell_complete=job_completion.jobs
+@JOBS
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "json", "yaml"]),
+    default="text",
+    show_default=True,
+    help="Output format.",
 )
-@options
-def why_command(*, names: tuple[str, ...], **flags: object) -> None:
+@job_flags.options
+def why_command(*, names: tuple[str, ...], output: str, **flags: object) -> None:
     """Explain why jobs wait: the scheduler's reason with numbers, the place in line, what the queue
     has of what it deserves, and which changes would start the job.
     """
-    given = Flags(**flags)  # type: ignore[arg-type]  # the flags are its fields
+    given = job_flags.Flags(**flags)  # type: ignore[arg-type]  # the flags are its fields
+    if given.server:
+        with _page(given) as (page, namespace):
+            told_by_page, missing = page_commands.chosen(page, names, namespace)
+            page_commands.why(page, told_by_page, output, single=len(names) == 1)
+            _end(placing.Seen(notes=page.notes()), missing)
     with _cluster(given) as (cluster, namespace, policy):
-        seen = placing.look(cluster, namespace)
+        seen = placing.look(cluster, namespace, given.nodes)
         found, missing = _chosen(names, seen, namespace, policy)
-        blocks = []
         around = placing.surroundings(cluster) if any(each.waits for each in found) else None
-        for each in found:
-            helps = remedy_lines.of(each, seen, around, policy) if each.waits else []
-            queue = placing.queue_of(seen, each.queue)
-            blocks.append(explained.lines(each, queue, helps, listing.style(wide=False)))
-        screen.say(*_joined(blocks), painted=True)
+        told = [(each, remedy_lines.found(each, seen, around, policy)) for each in found]
+        if output == "text":
+            readable = around is not None and seen.complete
+            blocks = []
+            for each, explanation in told:
+                helps = remedy_lines.lines(each, explanation, readable=readable)
+                queue = placing.queue_of(seen, each.queue)
+                about = [] if queue is None else explained.of_queue(queue)
+                blocks.append(explained.lines(each, about, helps, listing.style(wide=False)))
+            screen.say(*page_commands.joined(blocks), painted=True)
+        else:
+            trees = [
+                (each, documents.tree(each) | {"remedies": remedy_lines.tree(explanation)})
+                for each, explanation in told
+            ]
+            listing.print_objects(trees, output, single=len(names) == 1)
         if not given.scheduler_conf and any(each.place is not None for each in found):
             screen.say(
                 "Places assume the built-in configuration; give the scheduler's own with "
@@ -240,7 +218,7 @@ def why_command(*, names: tuple[str, ...], **flags: object) -> None:
 
 @contextmanager
 def _cluster(
-    given: Flags,
+    given: job_flags.Flags,
 ) -> Iterator[tuple[cluster_client.Cluster, str | None, policies.Policy]]:
     """Provide the cluster, the namespace (None: all), and the policy; errors become sentences."""
     try:
@@ -254,6 +232,23 @@ def _cluster(
         ):
             named = given.namespace or ("" if given.all_namespaces else cluster.namespace)
             yield cluster, None if given.all_namespaces else named, policy
+    except cluster_client.ClusterError as error:
+        raise click.ClickException(plain_text.shown(str(error))) from error
+    except KeyboardInterrupt:
+        sys.exit(cluster_client.INTERRUPTED_STATUS)
+
+
+@contextmanager
+def _page(given: job_flags.Flags) -> Iterator[tuple[page_client.PageClient, str | None]]:
+    """Provide the page and the namespace (None: all); errors become sentences."""
+    try:
+        with (
+            cluster_client.tidy_end(),
+            page_client.signed_in(
+                given.server, given.server_ca, given.token_file, given.kubeconfig, given.context
+            ) as page,
+        ):
+            yield page, None if given.all_namespaces else given.namespace or page.namespace
     except cluster_client.ClusterError as error:
         raise click.ClickException(plain_text.shown(str(error))) from error
     except KeyboardInterrupt:
@@ -330,33 +325,6 @@ def _events(cluster: cluster_client.Cluster, namespace: str | None) -> list[clus
         return []
 
 
-def _end(seen: placing.Seen, missing: Sequence[str]) -> None:
+def _end(seen: placing.Seen, missing: Sequence[str]) -> NoReturn:
     screen.say(*listing.notes(seen), *missing, err=True)
     sys.exit(1 if missing else 0)
-
-
-def _joined(blocks: Sequence[Sequence[str]]) -> list[str]:
-    return [line for at, each in enumerate(blocks) for line in ([""] if at else []) + list(each)]
-
-
-def _rank(job: job_figures.Job, order: str) -> tuple[object, ...]:
-    """Return a sort key."""
-    match order:
-        case "name":
-            return (job.namespace, job.workload)
-        case "queue":
-            return (job.queue, *_rank(job, "place"))
-        case "age":
-            return (job.created,)
-        case "waiting":
-            return (not job.waits, job.since)
-        case "pods":
-            return (-(job.total or job.minimum),)
-    place = job.place
-    return (
-        not job.waits,
-        place is None,
-        (job.scheduler, place.overall) if place else ("", 0),
-        job.namespace,
-        job.workload,
-    )

@@ -16,10 +16,13 @@ PODS_MAX = 5
 
 
 def lines(
-    job: job_figures.Job, queue: Object | None, helps: Sequence[str], style: queue_tables.Style
+    job: job_figures.Job,
+    about_queue: Iterable[str],
+    helps: Sequence[str],
+    style: queue_tables.Style,
 ) -> list[str]:
-    """Return the explanation of a job; `queue` is its Queue, None if it can't be read, and `helps`
-    says what would start it.
+    """Return the explanation of a job, with sentences about its queue; `helps` says what would
+    start it.
     """
     made = [f"{job.workload} in namespace {job.namespace} {_state(job, style)}"]
     made.append(f"PodGroup {job.name}, queue {job.queue}: {job_tables.pods_sentence(job)}")
@@ -31,8 +34,8 @@ def lines(
     place = job_tables.place_sentence(job)
     if place:
         made += ["", *_wrapped([f"Place in line: {place}."], style)]
-    if job.waits and queue is not None:
-        made += _wrapped(_of_queue(queue), style)
+    if job.waits:
+        made += _wrapped(about_queue, style)
     if helps:
         made.append("")
         for each in helps:
@@ -80,8 +83,8 @@ def _own_words(job: job_figures.Job) -> list[str]:
     return made
 
 
-def _of_queue(found: Object) -> Iterable[str]:
-    """Iterate over what the queue has, and why it deserves what it deserves."""
+def of_queue(found: Object) -> Iterable[str]:
+    """Iterate over what a Queue has, and why it deserves what it deserves."""
     queue = queue_figures.figures(found, None)
     named = [
         f"{queue_tables.pair(name, queue)} {name}"

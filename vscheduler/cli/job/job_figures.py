@@ -69,6 +69,8 @@ class Job:
     """None unless the job waits, and where its place isn't known."""
     approximate: bool = False
     """Whether the place leaves out what the user may not read."""
+    counted: int | None = None
+    """How many pods there are where they are counted but not named."""
 
     @property
     def key(self) -> str:
@@ -82,8 +84,8 @@ class Job:
 
     @property
     def total(self) -> int | None:
-        """How many pods there are; None where pods can't be read."""
-        return None if self.pods is None else len(self.pods)
+        """How many pods there are; None where that can't be read."""
+        return self.counted if self.pods is None else len(self.pods)
 
     @property
     def waits(self) -> bool:

@@ -1,6 +1,7 @@
 """`-w` of `job list`: follows all kinds that the order of jobs depends on."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from vscheduler.cli.job import placing
 from vscheduler.cli.queue import cluster_client, queue_watch
@@ -49,7 +50,7 @@ def follow(
             objects: dict[Kind, Sequence[cluster_client.Object]] = {
                 kind: list(found.values()) for kind, found in known.items()
             }
-            yield placing.Seen(objects=objects, left_out=first.left_out)
+            yield replace(first, objects=objects)
 
 
 def _take(known: dict[str, cluster_client.Object], find: queue_watch.Find) -> None:

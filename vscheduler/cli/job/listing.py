@@ -80,7 +80,7 @@ def print_objects(
 def notes(seen: placing.Seen) -> list[str]:
     """Return what is left out because the user may not read it."""
     if not seen.left_out:
-        return []
+        return list(seen.notes)
     kinds = phrases.listed([served_kinds.CLASSES[kind].endpoint for kind in seen.left_out])
     what = f"places are approximate: you may not list {kinds} in the whole cluster"
     return [f"{what}; docs/permissions.md tells what it takes"]

@@ -32,6 +32,10 @@ class Seen:
     objects: dict[Kind, Sequence[cluster_client.Object]] = field(default_factory=dict)
     left_out: dict[Kind, str] = field(default_factory=dict)
     """Why a kind is missing, or is known only in one namespace."""
+    node_selector: tuple[tuple[str, str], ...] = ()
+    """The labels of which the scheduler's nodes have one; empty: all nodes."""
+    notes: Sequence[str] = ()
+    """What the page says of what it doesn't show."""
 
     @property
     def manifests(self) -> list[cluster_client.Object]:
@@ -44,13 +48,17 @@ class Seen:
         return not self.left_out
 
 
-def look(cluster: cluster_client.Cluster, namespace: str | None) -> Seen:
+def look(
+    cluster: cluster_client.Cluster,
+    namespace: str | None,
+    node_selector: tuple[tuple[str, str], ...] = (),
+) -> Seen:
     """Read everything that the user may read; `namespace` is the one that counts, None: all.
 
     PodGroups are read in all namespaces if possible: other jobs are in the same line. Raises
     ClusterError if the PodGroups themselves can't be read.
     """
-    seen = Seen()
+    seen = Seen(node_selector=node_selector)
     for kind in SNAPSHOT:
         try:
             seen.objects[kind] = cluster.list(kind).items
@@ -96,14 +104,16 @@ def places(seen: Seen, policy: policies.Policy) -> job_figures.Places:
     """Return the places of all waiting jobs; every scheduler has a line of its own."""
     found: dict[str, waiting_line.Place] = {}
     for name in schedulers(seen):
-        line = waiting_line.places(seen.manifests, policy, options(name))
+        line = waiting_line.places(seen.manifests, policy, options(seen, name))
         found |= {str(key): place for key, place in line.items()}
     return job_figures.Places(found=found, approximate=not seen.complete)
 
 
-def options(scheduler: str) -> run.Options:
+def options(seen: Seen, scheduler: str) -> run.Options:
     """Return how a scheduler of this name sees the cluster now."""
-    return run.Options(scheduler_names=(scheduler,), now=time.time())
+    return run.Options(
+        scheduler_names=(scheduler,), node_selector=seen.node_selector, now=time.time()
+    )
 
 
 def queue_of(seen: Seen, name: str) -> Mapping[str, Any] | None:

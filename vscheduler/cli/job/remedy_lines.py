@@ -1,10 +1,12 @@
-"""What would start a waiting job, as lines of text: package explain on objects of a cluster."""
+"""What would start a waiting job: package explain on the objects of a cluster."""
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from vscheduler.cli.job import job_figures, placing
 from vscheduler.cli.queue import cluster_client
+from vscheduler.cli.queue.cluster_client import Kind
 from vscheduler.core.config import policy as policies
 from vscheduler.explain import remedies, wording
 from vscheduler.simulator import run
@@ -14,22 +16,51 @@ UNREADABLE = (
 )
 
 
-def of(
+UNKNOWN = "What would help isn't known: pods with resource claims can't be tried by this command."
+
+
+def found(
     job: job_figures.Job,
     seen: placing.Seen,
     around: Sequence[cluster_client.Object] | None,
     policy: policies.Policy,
-) -> list[str]:
-    """Return the changes that would start a waiting job, one a line.
+) -> remedies.Explanation | None:
+    """Return the changes that would start a waiting job; None where they can't be known, or if the
+    job doesn't wait.
 
     `around` are the objects of `placing.surroundings`. Each change is verified by the scheduler's
     own decisions on these objects, as in `vscheduler simulate --why`.
     """
-    if around is None or not seen.complete:
-        return [UNREADABLE]
-    options = replace(placing.options(job.scheduler), reads=policy.reads)
+    if around is None or not seen.complete or not job.waits or _has_claims(job, seen):
+        return None
+    options = replace(placing.options(seen, job.scheduler), reads=policy.reads)
     try:
-        found = remedies.explain(run.read([*seen.manifests, *around], options), policy, job.key)
+        return remedies.explain(run.read([*seen.manifests, *around], options), policy, job.key)
     except remedies.NotWaitingError:
+        return None
+
+
+def _has_claims(job: job_figures.Job, seen: placing.Seen) -> bool:
+    """Whether pods of the job have resource claims, which aren't among the objects."""
+    uids = {pod.uid for pod in job.pods or ()}
+    return any(
+        (pod.get("spec") or {}).get("resourceClaims")
+        for pod in seen.objects.get(Kind.POD, ())
+        if pod["metadata"].get("uid", "") in uids
+    )
+
+
+def lines(
+    job: job_figures.Job, explanation: remedies.Explanation | None, *, readable: bool
+) -> list[str]:
+    """Return the changes as lines of text; `readable` says whether the user may read enough."""
+    if not job.waits:
         return []
-    return wording.remedy_lines(found)
+    if not readable:
+        return [UNREADABLE]
+    return [UNKNOWN] if explanation is None else wording.remedy_lines(explanation)
+
+
+def tree(explanation: remedies.Explanation | None) -> dict[str, Any] | None:
+    """Return the changes as JSON, as `simulate --why` prints them."""
+    return None if explanation is None else wording.tree(explanation)

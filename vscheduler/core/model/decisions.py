@@ -14,6 +14,7 @@ from vscheduler.core.model import (
     gang_proof,
     jobs,
     queues,
+    reclaim_outlooks,
     refusals,
     resources,
     snapshot,
@@ -221,8 +222,7 @@ class Reason:
     """Why the queue is excluded from scheduling."""
     leaves: tuple[str, ...] = ()
     """Leaf queues below an inner queue; more than LEAVES_MAX entries are too many to name."""
-    rejected: int = 0
-    """Number of invalid pods, or of pods whose binds were refused."""
+    rejected: int = 0  # number of invalid pods, or of pods whose binds were refused
     rejection: jobs.InvalidPod | None = None
     """The error of an invalid pod, as an example."""
     refused_bind: RefusedBind | None = None
@@ -347,8 +347,8 @@ class QueueFigures:
     capability: resources.ResourceMap = field(default_factory=dict)
     """The queue's spec.capability. A missing resource is unlimited."""
     entitlement: Entitlement | None = None
-    usage: queues.Usage | None = None
-    """The queue's usage over time, if a plugin records usage."""
+    usage: queues.Usage | None = None  # over time, if a plugin records usage
+    reclaim: reclaim_outlooks.ReclaimOutlook | None = None  # below its share, but without room
 
     @property
     def problem(self) -> queues.QueueProblem | None:

@@ -103,6 +103,11 @@ def identity() -> str:
     return f"{socket.gethostname()}_{uuid.uuid4()}"
 
 
+def host_of(holder: str) -> str:
+    """Return the host in an identity: in a cluster the name of a pod."""
+    return holder.partition("_")[0]
+
+
 class _Forever:
     """The token of a process without leader election."""
 

@@ -9,10 +9,12 @@ export class Refused extends Error {
   }
 }
 
-async function ask(path, options = {}) {
+const USUAL_MS = 15000;
+
+async function ask(path, options = {}, milliseconds = USUAL_MS) {
   let response;
   try {
-    response = await fetch(ROOT + path, { ...options, signal: AbortSignal.timeout(15000) });
+    response = await fetch(ROOT + path, { ...options, signal: AbortSignal.timeout(milliseconds) });
   } catch {
     throw new Refused(0, "The scheduler doesn't answer.");
   }
@@ -29,10 +31,10 @@ async function ask(path, options = {}) {
   return body;
 }
 
-export function get(path, parameters = {}) {
+export function get(path, parameters = {}, milliseconds = USUAL_MS) {
   const given = Object.entries(parameters).filter(([, value]) => value !== "" && value !== 0);
   const query = new URLSearchParams(given).toString();
-  return ask(query ? `${path}?${query}` : path);
+  return ask(query ? `${path}?${query}` : path, {}, milliseconds);
 }
 
 export function signIn(given) {

@@ -6,7 +6,9 @@ import { get } from "./api.js";
 
 const PAGE = 50;
 const filter = { state: "waiting", search: "", queue: "", namespace: "", offset: 0 };
+const REMEDIES_MS = 150000;
 const open = new Map();
+const remedies = new Map();
 let list = null;
 let listed = "";
 
@@ -72,13 +74,13 @@ export function show(found, reload) {
   }
   const items = found.jobs.flatMap((job) => {
     const key = keyOf(job);
-    return open.has(key) ? [{ job, open: true }, { job, details: open.get(key) }] : [{ job }];
+    return open.has(key) ? [{ job, open: true }, { job, details: open.get(key), remedies: remedies.get(key) }] : [{ job }];
   });
   reconcile(
     list.body,
     items,
     (item) => keyOf(item.job) + (item.details ? " details" : ""),
-    (item) => (item.details ? detailsOf(item) : rowOf(item, waits, () => show(found, reload))),
+    (item) => (item.details ? detailsOf(item, () => show(found, reload)) : rowOf(item, waits, () => show(found, reload))),
   );
   pager(body, found.offset, found.jobs.length, found.count, (way) => {
     filter.offset = Math.max(0, filter.offset + way * PAGE);
@@ -164,15 +166,15 @@ function nodesOf(job) {
   return cell({ class: "node-list" }, element("ul", { class: "chips" }, chips));
 }
 
-function detailsOf({ job, details }) {
+function detailsOf({ job, details }, again) {
   const columns = filter.state === "waiting" ? 5 : 4;
   const inside = details.problem
     ? [element("p", { class: "problem" }, details.problem)]
-    : [...reasonOf(job, details), ...membersOf(details), ...historyOf(details)];
+    : [...reasonOf(job, details, again), ...membersOf(details), ...historyOf(details)];
   return row({ class: "details" }, cell({ colspan: columns }, ...inside));
 }
 
-function reasonOf(job, details) {
+function reasonOf(job, details, again) {
   const made = [];
   if (details.message) made.push(element("p", { class: "message" }, details.message));
   if (details.place) made.push(element("p", {}, `Place in line: ${details.place.sentence}.`));
@@ -183,10 +185,55 @@ function reasonOf(job, details) {
         "div",
         { class: "block" },
         element("h3", {}, "What would help"),
+        ...remediesOf(keyOf(job), again),
         element("div", { class: "command" }, element("code", {}, words), copy(words)),
       ),
     );
   }
+  return made;
+}
+
+// What would start a job takes the scheduler some seconds, so it is asked for by a button.
+function remediesOf(key, again) {
+  const known = remedies.get(key);
+  const ask = async () => {
+    remedies.set(key, { busy: true });
+    again();
+    try {
+      const path = `jobs/${key.split("/").map(encodeURIComponent).join("/")}/remedies`;
+      remedies.set(key, { found: await get(path, {}, REMEDIES_MS), at: new Date().toISOString() });
+    } catch (error) {
+      remedies.set(key, { problem: error.message });
+    }
+    again();
+  };
+  const words = known?.found || known?.problem ? "Ask again" : "Find out what would start it";
+  const button = element(
+    "button",
+    { type: "button", "data-part": "remedies", disabled: known?.busy ?? null, click: ask },
+    known?.busy ? "The scheduler tries changes…" : words,
+  );
+  return [...(known ? [element("div", { role: "status" }, ...saidOf(known))] : []), element("p", {}, button)];
+}
+
+function saidOf({ found, at, problem }) {
+  if (problem) return [element("p", { class: "problem" }, problem)];
+  if (!found) return [];
+  const made = [];
+  if (found.startsInCycle) {
+    made.push(element("p", {}, `It starts in cycle ${found.startsInCycle} if nothing changes.`));
+  } else {
+    if (found.reclaim) made.push(element("p", {}, found.reclaim));
+    const lines = found.remedies.map((each) => element("li", {}, each.message));
+    made.push(
+      element("p", {}, lines.length ? "Any one of these changes would start it:" : "No single change that was tried would start it."),
+    );
+    if (lines.length) made.push(element("ul", { class: "remedies" }, lines));
+  }
+  const rest = [];
+  if (found.hidden) rest.push(`${found.hidden} more would, which concern what you may not see.`);
+  if (found.cutShort.length) rest.push(`Not searched to the end: ${found.cutShort.join(", ")}.`);
+  made.push(element("p", { class: "sub" }, `As of ${clock(at)}. ${rest.join(" ")}`));
   return made;
 }
 

@@ -1,0 +1,129 @@
+"""Why reclaim frees no room for a queue below its share, in a sentence of the queue."""
+
+from typing import Any
+
+import pytest
+
+from tests import pictures, running
+from vscheduler.mirror import reclaim_wording
+from vscheduler.simulator import run
+
+RECLAIM = "enqueue, allocate, backfill, reclaim"
+STARVED = "reclaim makes no room, though queue poor has 0 of the 4 cpu it deserves: "
+
+
+def outlook(
+    picture: str, actions: str = RECLAIM, tiers: str = running.STANDARD, **arguments: object
+) -> str:
+    """What queue `poor` is told after a cycle; empty if nothing."""
+    tree: dict[str, Any] = {"actions": actions, "tiers": running.tiers(tiers)}
+    if arguments:
+        named = {f"reclaim.{name}": value for name, value in arguments.items()}
+        tree["configurations"] = [{"name": "reclaim", "arguments": named}]
+    outcome = run.simulate(pictures.documents(picture), running.policy_of(tree), run.Options())
+    found = next(each for each in outcome.last.queues if each.name == "poor")
+    return "" if found.reclaim is None else reclaim_wording.sentence(found.name, found.reclaim)
+
+
+FULL = """
+    node n1 cpu=4   node n2 cpu=4
+    queue poor   queue rich{rich}
+    job rich/busy min={min} {how} cpu=1 n1*4 n2*4
+    job poor/late min=2 cpu=2 - -
+"""
+
+
+def full(*, rich: str = "", least: int = 1, how: str = "") -> str:
+    """Two nodes that queue `rich` fills with a job of 8 pods."""
+    return FULL.format(rich=rich, min=least, how=how)
+
+
+CASES: dict[str, tuple[str, dict[str, Any], str]] = {
+    "reclaim does help": (full(), {}, ""),
+    "no action reclaim": (
+        full(),
+        {"actions": "enqueue, allocate, backfill"},
+        f"{STARVED}action reclaim isn't configured",
+    ),
+    "nothing to be had from others": (
+        full(rich=" reclaimable=false"),
+        {},
+        f"{STARVED}the only other queue with pods has reclaimable: false",
+    ),
+    "annotated pods": (
+        full(how="preemptable=false"),
+        {},
+        (
+            f"{STARVED}queue rich has 4 cpu more than deserved, but of 8 pods, "
+            '8 forbid evictions (volcano.sh/preemptable: "false")'
+        ),
+    ),
+    "a gang that stays whole": (
+        full(least=8),
+        {"wholeGangs": "never"},
+        (
+            f"{STARVED}queue rich has 4 cpu more than deserved, but of 8 pods, "
+            "8 belong to gangs that reclaim.wholeGangs protects"
+        ),
+    ),
+    "young pods": (
+        full(),
+        {"minRuntime": "1h"},
+        (
+            f"{STARVED}queue rich has 4 cpu more than deserved, but of 8 pods, "
+            "8 are younger than reclaim.minRuntime"
+        ),
+    ),
+    "pods of a budget, and critical ones": (
+        """
+        node n1 cpu=6   node n2 cpu=6
+        queue poor   queue rich   queue also   queue shut reclaimable=false
+        job rich/busy min=1 cpu=1 class=system-node-critical n1*3 n2*2
+        job also/db min=1 cpu=1 label=app=db n1*3 n2*3
+        job shut/one min=1 cpu=1 n2
+        job poor/late min=1 cpu=3 -
+        budget db select=app=db allowed=0
+        """,
+        {"tiers": "priority gang conformance pdb | predicates proportion"},
+        (
+            "reclaim makes no room, though queue poor has 0 of the 3 cpu it deserves: "
+            "queues also and rich have 3 cpu more than deserved, but of 11 pods, "
+            "6 are protected by PodDisruptionBudgets and 5 are protected by a plugin, "
+            "such as conformance"
+        ),
+    ),
+    "pods too large to lose": (
+        """
+        node n1 cpu=4   node n2 cpu=4
+        queue poor   queue rich
+        job rich/busy min=1 cpu=3 n1 n2
+        job poor/late min=1 cpu=4 -
+        """,
+        {},
+        (
+            f"{STARVED}queue rich has 2 cpu more than deserved, "
+            "but evicting those that may go, 2 of 2 pods, doesn't make enough room"
+        ),
+    ),
+    "nobody above its share": (
+        """
+        node n1 cpu=4   node n2 cpu=4
+        queue poor   queue rich
+        job rich/busy min=1 cpu=3 n1 n2
+        job poor/late min=1 cpu=2 -
+        """,
+        {},
+        (
+            "reclaim makes no room, though queue poor has 0 of the 2 cpu it deserves: "
+            "the only other queue with pods doesn't have more of it than it deserves"
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize(("picture", "how", "expected"), CASES.values(), ids=CASES)
+def test_a_queue_below_its_share_is_told_why(
+    picture: str, how: dict[str, Any], expected: str
+) -> None:
+    """One reason each, with numbers."""
+    assert outlook(picture, **how) == expected

@@ -1,0 +1,45 @@
+"""Where the demo opens a browser."""
+
+import sys
+import webbrowser
+
+import pytest
+
+from vscheduler.cli.demo import browser
+
+LINK = "http://127.0.0.1:1/#sign-in=x"
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The links that a browser was given, on Linux."""
+    links: list[str] = []
+
+    def open_(link: str) -> bool:
+        links.append(link)
+        return True
+
+    monkeypatch.setattr(webbrowser, "open", open_)
+    monkeypatch.setattr(sys, "platform", "linux")
+    return links
+
+
+def test_a_session_with_windows_shows_the_page(opened: list[str]) -> None:
+    """By either of the two display servers."""
+    for name in browser.DISPLAYS:
+        assert browser.shows(LINK, environment={name: ":0"})
+    assert opened == [LINK, LINK]
+
+
+def test_a_session_without_windows_does_not(
+    opened: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor does one without any browser."""
+    assert not browser.shows(LINK, environment={"DISPLAY": ""})
+    assert opened == []
+
+    def missing(_: str) -> bool:
+        raise webbrowser.Error
+
+    monkeypatch.setattr(webbrowser, "open", missing)
+    assert not browser.shows(LINK, environment={"DISPLAY": ":0"})

@@ -1,0 +1,131 @@
+"""`job … --server`: the page's JSON in place of the cluster, by the rights of a token."""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from click import testing
+
+from tests.web import clusters, stage
+from vscheduler.cli import main
+
+WRONG = "wrong-token"
+
+Run = Callable[..., testing.Result]
+
+
+@pytest.fixture
+def made() -> stage.Stage:
+    """Three tenants."""
+    now = time.time()
+    found = stage.Stage(clusters.three_queues(now), now)
+    found.decide()
+    found.finder.changes = [
+        {"change": "FewerPods", "message": "lower minMember from 8 to 4"},
+        {"change": "MoreNodes", "message": "add 1 more node like worker-0"},
+    ]
+    return found
+
+
+@pytest.fixture
+def run(made: stage.Stage, tmp_path: Path) -> Iterator[Run]:
+    """Run a command of a tenant of robotics, unless another token is given."""
+    with stage.served(made) as address:
+
+        def run(*words: str, token: str = stage.TENANT) -> testing.Result:
+            (tmp_path / "token").write_text(f"{token}\n")
+            flags = [f"--server={address}", f"--token-file={tmp_path / 'token'}"]
+            return testing.CliRunner().invoke(main.vscheduler, ["job", *words, *flags])
+
+        yield run
+
+
+def test_a_tenant_lists_its_own_jobs(run: Run) -> None:
+    """With places in the whole line, which its own permissions couldn't tell."""
+    done = run("list", "-n", "robotics", "-o", "json")
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)["jobs"]
+    assert {each["namespace"] for each in found} == {"robotics"}
+    first = next(each for each in found if "place" in each)
+    assert first["place"]["overall"] >= 1
+    assert first["place"]["approximate"] is False
+    assert first["pods"]["total"] >= first["pods"]["minimum"]
+    assert "Nodes are only counted: you may not list nodes." in done.stderr
+    everything = run("list", "-A", "-o", "name", token=stage.ADMIN)
+    assert len(everything.stdout.split()) > len(found)
+    assert run("list", "-A", "-o", "name").stdout.split() == [each["workload"] for each in found]
+    assert run("list", "-A", token=stage.STRANGER).stdout == ""
+
+
+def test_get_and_why(run: Run, made: stage.Stage) -> None:
+    """Pods, decisions, the queue's figures, and what would start the job."""
+    waiting = next(each for each in made.result.groups if each.reason and "robotics/" in each.job)
+    namespace, _, name = waiting.job.partition("/")
+    got = run("get", f"podgroup/{name}", "-n", namespace, token=stage.ADMIN)
+    assert got.exit_code == 0, got.output
+    assert f"PodGroup:   {name}" in got.stdout
+    told = run("why", f"podgroup/{name}", "-n", namespace)
+    assert told.exit_code == 0, told.output
+    assert "Place in line: " in told.stdout
+    assert "Queue robotics has, of what it deserves: " in told.stdout
+    assert "  - lower minMember from 8 to 4\n1 more would, which concern what" in told.stdout
+    assert "Not searched to the end: weights." in told.stdout
+    tree = json.loads(run("why", f"pg/{name}", "-n", namespace, "-o", "json").stdout)
+    assert [each["change"] for each in tree["remedies"]["remedies"]] == ["FewerPods"]
+    made.finder.problem = "It takes too long."
+    made.finder.changes = []
+    other = next(
+        each.job.partition("/")[2]
+        for each in made.result.groups
+        if each.reason and each.job.startswith("speech/")
+    )
+    failed = run("why", f"pg/{other}", "-n", "speech", token=stage.ADMIN)
+    assert (failed.exit_code, "It takes too long." in failed.stdout) == (0, True)
+
+
+def test_a_job_that_is_not_there(run: Run) -> None:
+    """An error, with what may be meant; foreign jobs are as good as none."""
+    done = run("why", "job/none", "-n", "robotics")
+    assert done.exit_code == 1
+    assert "there is no job job/none that you may see" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--server=http://page.example"], "would get your token unencrypted; use https"),
+        (["--server=page.example"], "isn't an address like https://"),
+        (["--server=https://x", "--token-file=/none"], "--token-file can't be read"),
+        (["--server=http://127.0.0.1:9"], "127.0.0.1:9 doesn't answer"),
+        (["--server=https://x", "--server-ca=/none"], "--server-ca can't be used"),
+    ],
+)
+def test_wrong_flags_are_sentences(tmp_path: Path, flags: list[str], said: str) -> None:
+    """No token leaves in clear text, and no traceback is shown."""
+    (tmp_path / "token").write_text("secret")
+    words = ["job", "list", f"--token-file={tmp_path / 'token'}", *flags]
+    done = testing.CliRunner().invoke(main.vscheduler, words)
+    assert done.exit_code == 1
+    assert said in done.stderr
+    assert "secret" not in done.output
+
+
+def test_an_unknown_token_and_a_stand_by(run: Run, made: stage.Stage) -> None:
+    """The page's own words."""
+    assert "The API server doesn't know this token." in run("list", token=WRONG).stderr
+    stage.stand_by(made)
+    assert "b-7d4f" in run("list", "-A", token=stage.ADMIN).stderr
+
+
+def test_watching_shows_jobs_again(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until Ctrl-C, here after the second look."""
+
+    def interrupted(_: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(time, "sleep", interrupted)
+    done = run("list", "-n", "robotics", "-w")
+    assert done.exit_code == 130
+    assert done.stdout.startswith("WORKLOAD")

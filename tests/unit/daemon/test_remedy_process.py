@@ -1,0 +1,83 @@
+"""The process that finds out what would start a job: its command, its limits and its failures."""
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from vscheduler.daemon import remedy_process, settings
+from vscheduler.web import remedies
+
+GIVEN = settings.check(
+    settings.Given(
+        kubeconfig="/k",
+        scheduler_conf="/c",
+        node_selector=["pool=batch"],
+        web_address="localhost:1",
+    )
+)
+
+
+def runs(monkeypatch: pytest.MonkeyPatch, program: str) -> remedy_process.RemedyProcess:
+    """Let this program run instead of the command."""
+
+    def command(*_: object) -> Sequence[str]:
+        return [sys.executable, "-I", "-c", program]
+
+    monkeypatch.setattr(remedy_process, "command", command)
+    return remedy_process.RemedyProcess(GIVEN)
+
+
+def test_the_command_has_the_daemons_own_settings() -> None:
+    """The same cluster, configuration and nodes."""
+    words = list(remedy_process.command(GIVEN, "lab", "train"))
+    assert words[1:6] == ["-m", "vscheduler", "job", "why", "podgroup/train"]
+    assert words[6:] == [
+        *("--kubeconfig=/k", "--scheduler-conf=/c", "--node-selector=pool=batch"),
+        *("--namespace=lab", "--output=json"),
+    ]
+
+
+async def test_the_answer_of_the_process_is_returned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a tree of remedies, nothing is known."""
+    known = json.dumps({"remedies": {"podGroup": "a/b"}})
+    assert await runs(monkeypatch, f"print({known!r})").find("a", "b") == {"podGroup": "a/b"}
+    with pytest.raises(remedies.FinderError, match="isn't known"):
+        await runs(monkeypatch, "print('{}')").find("a", "b")
+
+
+async def test_failures_are_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that fails, is too slow, or has too little memory."""
+    with pytest.raises(remedies.FinderError, match="has failed"):
+        await runs(monkeypatch, "raise SystemExit(3)").find("a", "b")
+    monkeypatch.setattr(remedy_process, "SECONDS_MAX", 0.05)
+    with pytest.raises(remedies.FinderError, match="longer than"):
+        await runs(monkeypatch, "import time; time.sleep(60)").find("a", "b")
+    monkeypatch.setattr(remedy_process, "MEMORY_MAX", 1 << 20)
+    with pytest.raises(remedies.FinderError, match="too little memory"):
+        await runs(monkeypatch, "").find("a", "b")
+    elsewhere = remedy_process.RemedyProcess(replace(GIVEN, master="https://api"))
+    with pytest.raises(remedies.FinderError, match="--master"):
+        await elsewhere.find("a", "b")
+
+
+@pytest.mark.parametrize(
+    ("most", "used", "left"),
+    [
+        ("max", "5", remedy_process.MEMORY_MAX),
+        (str(1 << 40), "5", remedy_process.MEMORY_MAX),
+        (str(500 << 20), str(200 << 20), (300 << 20) - remedy_process.RESERVE),
+        ("", "", remedy_process.MEMORY_MAX),
+    ],
+)
+def test_the_process_leaves_memory_to_the_scheduler(
+    tmp_path: Path, most: str, used: str, left: int
+) -> None:
+    """It may use what the container has left, but for a reserve."""
+    (tmp_path / "memory.max").write_text(f"{most}\n")
+    (tmp_path / "memory.current").write_text(f"{used}\n")
+    assert remedy_process.memory_left(tmp_path) == left
+    assert remedy_process.memory_left(tmp_path / "none") == remedy_process.MEMORY_MAX

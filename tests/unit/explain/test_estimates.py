@@ -1,0 +1,65 @@
+"""Where searches begin: pods that have room, counted by free resources."""
+
+import pytest
+
+from tests import pictures, running
+from vscheduler.core.model import jobs, snapshot
+from vscheduler.explain import estimates, remedies, wording
+from vscheduler.simulator import run
+
+LATE = jobs.JobId("default/late")
+
+PICTURE = """
+    node n1 cpu=4   node n2 cpu=8 taint=dedicated=lab:NoSchedule   node n3 cpu=8 cordoned
+    queue q
+    job q/busy min=1 cpu=3 n1
+    job q/idle min=1 cpu=1 n2
+    job q/late min=6 cpu=2 -*6
+"""
+
+
+@pytest.fixture
+def taken() -> snapshot.Snapshot:
+    """The cluster of PICTURE."""
+    given = run.read(pictures.documents(PICTURE), run.Options())
+    return given.mirror.snapshot(given.now)
+
+
+def test_pods_without_room_are_counted_on_usable_nodes(taken: snapshot.Snapshot) -> None:
+    """Of 6 pods none has room on n1, and the other nodes refuse them."""
+    found = estimates.Estimates(taken, LATE)
+    assert found.usable.tolist() == [True, False, False]
+    assert found.lacking == 6
+    assert found.fewer_pods() == 6
+    assert found.more_nodes({"cpu": 5000, "pods": 110}) == 3
+    assert found.more_nodes({"cpu": 1000, "pods": 110}) == 1
+    assert found.nodes_of(["n3", "n2"]) == 2
+    assert found.smaller_pods("cpu", [1000, 500, 100]) == 3
+
+
+def test_the_end_of_a_job_frees_what_it_holds_on_usable_nodes(taken: snapshot.Snapshot) -> None:
+    """Two pods would have room after the end of `busy`."""
+    held = {job.name: job.tasks for job in taken.jobs}
+    found = estimates.Estimates(taken, LATE)
+    assert not found.suffices(held["busy"])
+    found.__dict__["lacking"] = 2
+    assert found.suffices(held["busy"])
+    assert not found.suffices(held["idle"])
+
+
+def test_a_large_cluster_takes_few_trials() -> None:
+    """The number of nodes, and the size of pods, are found by trials next to the estimate."""
+    nodes = " ".join(f"node n{number:03} cpu=4" for number in range(120))
+    busy = "\n".join(f"job q/b{number} min=1 cpu=3 n{number:03}" for number in range(120))
+    documents = pictures.documents(f"{nodes} queue q\n{busy}\njob q/late min=40 cpu=2 -*40")
+    policy = running.policy_of(
+        {"actions": "enqueue, allocate, backfill", "tiers": running.tiers(running.STANDARD)}
+    )
+    found = remedies.explain(run.read(documents, run.Options()), policy, str(LATE))
+    assert [wording.sentence(each) for each in found.remedies] == [
+        "let its pods ask for 1 cpu instead of 2",
+        "add 20 more nodes like n000 (4 cpu)",
+    ]
+    assert [each.minimal for each in found.remedies] == [True, True]
+    assert found.cut == ()
+    assert found.trials <= 16

@@ -1,0 +1,135 @@
+"""What would start a job, for visitors: one search at a time, and only what they may see."""
+
+import asyncio
+
+import pytest
+
+from tests.unit.web import visitors
+from tests.web import clusters, stage
+from vscheduler.web import documents, remedies
+
+CHANGES: list[dict[str, object]] = [
+    {"change": "FewerPods", "message": "lower minMember from 8 to 4"},
+    {"change": "MoreNodes", "message": "add 1 more node like worker-0", "like": "worker-0"},
+    {"change": "QueueWeight", "message": "raise the weight of queue lab", "queue": "lab"},
+    {"change": "EndOfJob", "message": "wait for the end of job vision/x", "job": "vision/x"},
+    {"change": "EndOfJob", "message": "wait for the end of robotics/y", "job": "robotics/y"},
+    {"change": "MoreDisruptions", "message": "let vision/calm allow 2", "budget": "vision/calm"},
+    {"change": "NewKind", "message": "something else"},
+]
+
+
+class Clock:
+    """Stands still until it is moved."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        """The time."""
+        return self.now
+
+
+def messages(document: documents.Document) -> list[str]:
+    """The changes that are shown, by their first words."""
+    return [each["message"].split(" ")[0] for each in document["remedies"]]
+
+
+def test_only_changes_that_a_visitor_may_see_are_shown() -> None:
+    """Names of nodes, queues and foreign jobs stay hidden, and are counted."""
+    found = {
+        "podGroup": "robotics/late",
+        "reclaim": "Reclaim makes no room.",
+        "remedies": [
+            {"startsInCycle": 1, "evictions": 0, "minimal": None} | each for each in CHANGES
+        ],
+    }
+    namespaces = frozenset({"robotics"})
+    tenant = documents.Access(name="t", groups_in=namespaces, pods_in=namespaces)
+    made = documents.remedies(found, tenant)
+    assert (messages(made), made["hidden"], made["reclaim"]) == (["lower", "wait"], 5, "")
+    whole = documents.remedies(found, stage.everything())
+    assert (len(whole["remedies"]), whole["hidden"]) == (6, 1)
+    assert whole["reclaim"] == "Reclaim makes no room."
+
+
+async def test_equal_questions_are_asked_once_and_others_one_by_one() -> None:
+    """The second job waits for the first; answers are kept while nothing changes."""
+    clock, finder = Clock(), stage.Finder(gate=asyncio.Event())
+    desk = remedies.RemedyDesk(finder, clock=clock)
+    tasks = [
+        asyncio.create_task(desk.of("a", name, (1, 1), "ada")) for name in ("one", "one", "two")
+    ]
+    await finder.began.wait()
+    assert finder.asked == ["a/one"]
+    assert finder.gate is not None
+    finder.gate.set()
+    await asyncio.gather(*tasks)
+    assert finder.asked == ["a/one", "a/two"]
+    await desk.of("a", "one", (1, 1), "ada")
+    await desk.of("a", "one", (2, 1), "ada")
+    assert len(finder.asked) == 2, "an answer is kept for some seconds"
+    clock.now += remedies.KEPT_SECONDS
+    await desk.of("a", "one", (2, 1), "ada")
+    assert finder.asked[2:] == ["a/one"]
+    await desk.of("a", "two", (1, 1), "ada")
+    assert len(finder.asked) == 3, "nothing has changed"
+
+
+async def test_a_visitor_may_not_ask_without_end() -> None:
+    """A few times, then every ten seconds; others may ask meanwhile."""
+    clock, finder = Clock(), stage.Finder()
+    desk = remedies.RemedyDesk(finder, clock=clock)
+    for number in range(remedies.BURST):
+        await desk.of("a", f"job-{number}", (1,), "ada")
+    with pytest.raises(remedies.BusyError, match="many jobs"):
+        await desk.of("a", "another", (1,), "ada")
+    await desk.of("a", "another", (1,), "eve")
+    clock.now += 1 / remedies.PER_SECOND
+    await desk.of("a", "one-more", (1,), "ada")
+    assert len(finder.asked) == remedies.BURST + 2
+
+
+async def test_the_line_is_short() -> None:
+    """More jobs than that are refused at once."""
+    finder = stage.Finder(gate=asyncio.Event())
+    desk = remedies.RemedyDesk(finder)
+    tasks = [
+        asyncio.create_task(desk.of("a", f"job-{number}", (1,), f"v-{number}"))
+        for number in range(remedies.LINE_MAX)
+    ]
+    await finder.began.wait()
+    with pytest.raises(remedies.BusyError, match="Others"):
+        await desk.of("a", "late", (1,), "last")
+    desk.close()
+    found = await asyncio.gather(*tasks, return_exceptions=True)
+    assert all(isinstance(each, asyncio.CancelledError) for each in found)
+
+
+async def test_the_endpoint_answers_by_the_rights_of_the_token() -> None:
+    """A tenant asks about its own waiting jobs only; a failure is a sentence."""
+    made = stage.Stage(clusters.three_queues(1e9), 1e9)
+    made.finder.changes = CHANGES
+    waiting = next(
+        each.job for each in made.result.groups if each.reason and each.job.startswith("robotics/")
+    )
+    foreign = next(each.job for each in made.result.groups if not each.job.startswith("robotics/"))
+    tenant = visitors.bearer(stage.TENANT)
+    async with visitors.visited(made) as (client, _):
+        path = "/api/v1/jobs/{}/remedies"
+        answer = await client.get(path.format(waiting), headers=tenant)
+        document = await answer.json()
+        assert (answer.status, document["hidden"]) == (200, 4)
+        assert document["cutShort"] == ["weights"]
+        for job, token in ((foreign, stage.TENANT), (waiting, stage.STRANGER)):
+            refused = await client.get(path.format(job), headers=visitors.bearer(token))
+            assert refused.status == 404
+        assert (await client.get(path.format(waiting))).status == 401
+        assert made.finder.asked == [waiting]
+        made.finder.problem = "It takes too long."
+        another = next(
+            each.job for each in made.result.groups if each.reason and each.job != waiting
+        )
+        failed = await client.get(path.format(another), headers=visitors.bearer(stage.ADMIN))
+        assert failed.status == 503
+        assert (await failed.json())["error"]["message"] == "It takes too long."

@@ -1,0 +1,245 @@
+"""Jobs from the page's JSON (docs/page.md), for users who may not read nodes and all pods."""
+
+import json
+import os
+import ssl
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+import urllib3
+
+from vscheduler.cli import screen
+from vscheduler.cli.job import histories, job_figures
+from vscheduler.cli.queue import cluster_client, kubeconfigs, queue_figures
+from vscheduler.mirror import paths, phrases, workloads
+from vscheduler.simulator import waiting_line
+
+CONNECT_SECONDS = 5.0
+ANSWER_SECONDS = 15.0
+REMEDY_SECONDS = 150.0
+"""How long the answer may take to what would start a job: others may have asked before."""
+
+PAGE = 200
+ANSWER_BYTES_MAX = 64 << 20
+NOTHING: Mapping[str, str] = MappingProxyType({})
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+Document = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Login:
+    """Where the page is, and who asks."""
+
+    server: str
+    authority: str = ""
+    """A file with certificates to trust; empty for those of the system."""
+    token: str = ""
+    namespace: str = "default"
+
+
+@contextmanager
+def signed_in(
+    server: str, authority: str, token_file: str, kubeconfig: str, context: str
+) -> Iterator["PageClient"]:
+    """Provide a client with the token of a file, else of the kubeconfig's user. Raises
+    ClusterError.
+    """
+    address = urlsplit(server)
+    if address.scheme not in {"http", "https"} or not address.hostname:
+        raise cluster_client.ClusterError(f"--server: {server!r} isn't an address like https://…")
+    if address.scheme == "http" and address.hostname not in LOOPBACK:
+        raise cluster_client.ClusterError(
+            f"--server: {server} would get your token unencrypted; use https"
+        )
+    with tempfile.TemporaryDirectory(prefix="vscheduler-") as private:
+        token, namespace = _token(token_file, kubeconfig, context, Path(private))
+        login = Login(server=server, authority=authority, token=token, namespace=namespace)
+        with _pool(login) as pool:
+            yield PageClient(login, pool)
+
+
+def _token(token_file: str, kubeconfig: str, context: str, private: Path) -> tuple[str, str]:
+    """Return the token and the namespace of the kubeconfig's context."""
+    try:
+        if token_file:
+            return Path(token_file).read_text().strip(), "default"
+        found = kubeconfigs.load(kubeconfig, context, environment=os.environ, private=private)
+        token = str(found.user.get("token") or "")
+    except kubeconfigs.KubeconfigError as error:
+        raise cluster_client.ClusterError(str(error)) from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise cluster_client.ClusterError(f"--token-file can't be read: {error}") from error
+    if not token:
+        raise cluster_client.ClusterError(
+            "the kubeconfig's user has no token, which the page asks for; "
+            "name a file with one in --token-file"
+        )
+    return token, str(found.namespace or "default")
+
+
+def _pool(login: Login) -> urllib3.PoolManager:
+    try:
+        trusted = ssl.create_default_context(cafile=login.authority or None)
+    except OSError as error:
+        raise cluster_client.ClusterError(f"--server-ca can't be used: {error}") from error
+    return urllib3.PoolManager(retries=False, ssl_context=trusted)
+
+
+class PageClient:
+    """Asks the page."""
+
+    def __init__(self, login: Login, pool: urllib3.PoolManager) -> None:
+        self._login = login
+        self._pool = pool
+
+    @property
+    def namespace(self) -> str:
+        """The namespace of the kubeconfig's context."""
+        return self._login.namespace
+
+    def notes(self) -> list[str]:
+        """Return what this user isn't shown, and why; a stand-by says who leads."""
+        found = self._get("summary")
+        leads = found["instance"]["leads"]
+        return [*([] if leads else [found["instance"]["sentence"]]), *found["visitor"]["notes"]]
+
+    def jobs(self, namespace: str | None) -> list[job_figures.Job]:
+        """Return all jobs of a namespace, or of all, that the token may see."""
+        asked = {"state": "all", **({"namespace": namespace} if namespace is not None else {})}
+        return [job_of(each) for each in self._all("jobs", asked)]
+
+    def job(self, job: job_figures.Job) -> tuple[job_figures.Job, list[histories.Entry]]:
+        """Return a job with its pods, and what happened to it."""
+        found = self._get(f"jobs/{_path(job)}")
+        history = [(queue_figures.instant(each["time"]), each["what"]) for each in found["history"]]
+        return job_of(found), sorted(history)
+
+    def remedies(self, job: job_figures.Job) -> Document:
+        """Return what would start a waiting job, as docs/page.md describes it."""
+        return self._get(f"jobs/{_path(job)}/remedies", seconds=REMEDY_SECONDS)
+
+    def about_queue(self, name: str) -> list[str]:
+        """Return sentences about a queue; none if the token may not see it."""
+        found = next((each for each in self._all("queues") if each["name"] == name), None)
+        if found is None:
+            return []
+        named = [
+            f"{each['has']['text']}/{each['deserves']['text']} {resource}"
+            for resource, each in found["resources"].items()
+            if "deserves" in each
+        ]
+        has = [f"Queue {name} has, of what it deserves: {', '.join(named)}."] if named else []
+        return has + ([f"Its share: {found['sentence']}."] if found["sentence"] else [])
+
+    def _all(self, what: str, asked: Mapping[str, str] = NOTHING) -> Iterator[Document]:
+        offset, count = 0, 1
+        while offset < count:
+            window = {"offset": str(offset), "limit": str(PAGE)}
+            found = self._get(what, {**window, **asked})
+            count = found["count"]
+            yield from found[what]
+            offset += PAGE
+
+    def _get(
+        self, path: str, asked: Mapping[str, str] = NOTHING, seconds: float = ANSWER_SECONDS
+    ) -> Document:
+        """Return a document. Raises ClusterError."""
+        where = self._login.server.rstrip("/")
+        try:
+            answer = self._pool.request(
+                "GET",
+                f"{where}{paths.PAGE}/{path}",
+                fields=dict(asked),
+                headers={"Authorization": f"Bearer {self._login.token}"},
+                timeout=urllib3.Timeout(connect=CONNECT_SECONDS, read=seconds),
+                redirect=False,  # the token goes nowhere else
+                preload_content=False,
+            )
+            body = answer.read(ANSWER_BYTES_MAX, decode_content=True)
+            found = json.loads(body)
+            if answer.status == 200 and isinstance(found, dict):
+                return dict(screen.plain(found))
+            raise cluster_client.ClusterError(str(found["error"]["message"]))
+        except urllib3.exceptions.SSLError as error:
+            raise cluster_client.ClusterError(f"{where} can't be trusted: {error}") from error
+        except urllib3.exceptions.HTTPError as error:
+            raise cluster_client.Unreachable(f"{where} doesn't answer: {error}") from error
+        except (ValueError, KeyError, TypeError) as error:
+            raise cluster_client.ClusterError(
+                f"{where} doesn't answer like the scheduler's page"
+            ) from error
+
+
+def _path(job: job_figures.Job) -> str:
+    return f"{quote(job.namespace, safe='')}/{quote(job.name, safe='')}"
+
+
+def job_of(found: Document) -> job_figures.Job:
+    """Return a job of the page's JSON."""
+    place, pods = found.get("place"), found["pods"]
+    itself = workloads.Workload(workloads.POD_GROUP, found["podGroup"])
+    members = found.get("members")
+    return job_figures.Job(
+        namespace=found["namespace"],
+        name=found["podGroup"],
+        uid="",
+        names=tuple(dict.fromkeys((workloads.parse(found["workload"]), itself))),
+        queue=found["queue"],
+        phase=found["state"],
+        minimum=pods["minimum"],
+        running=pods["running"],
+        pods=None if members is None else tuple(map(_pod, members)),
+        counted=pods["total"],
+        created=queue_figures.instant(found["created"]),
+        since=queue_figures.instant(found.get("waitingSince")),
+        admitted=0.0,
+        reason=found.get("reason", ""),
+        message=found.get("message", ""),
+        unreadable="",
+        scheduler="",
+        place=None
+        if place is None
+        else waiting_line.Place(
+            queue=found["queue"],
+            in_queue=place["inQueue"],
+            of_queue=place["ofQueue"],
+            overall=place["overall"],
+            of_all=place["ofAll"],
+        ),
+    )
+
+
+def _pod(found: Document) -> job_figures.Pod:
+    return job_figures.Pod(
+        name=found["name"],
+        uid="",
+        phase=found["status"],
+        node=found.get("node", ""),
+        created=0.0,
+        bound=0.0,
+        scheduler="",
+        waits_because="",
+        evicted=None,
+    )
+
+
+def remedy_lines(found: Document) -> Sequence[str]:
+    """Return what would start a job as lines of text."""
+    if found["startsInCycle"]:
+        return [f"It starts in cycle {found['startsInCycle']} if nothing changes."]
+    lines = ["No single change that was tried would start it."]
+    if found["remedies"]:
+        lines = ["Any one of these changes would start it:"]
+        lines += [f"  - {each['message']}" for each in found["remedies"]]
+    if found["hidden"]:
+        lines.append(f"{found['hidden']} more would, which concern what you may not see.")
+    if found["cutShort"]:
+        lines.append(f"Not searched to the end: {phrases.listed(found['cutShort'])}.")
+    return lines

@@ -1,0 +1,40 @@
+"""ReclaimOutlook: why reclaim evicts no pods for a queue below its share, with numbers."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Protection(StrEnum):
+    """What keeps reclaim from evicting a pod; in this order, the first counts."""
+
+    ANNOTATION = "Annotation"
+    """The annotation volcano.sh/preemptable is false, on the pod or the PodGroup."""
+    YOUNG = "MinRuntime"
+    BUDGET = "PodDisruptionBudget"
+    PLUGIN = "Plugin"
+    """A plugin protects the pod, such as conformance."""
+    GANG = "WholeGangs"
+    """The pod belongs to the minimum of a gang, which reclaim.wholeGangs protects."""
+    NONE = "None"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReclaimOutlook:
+    """Why reclaim evicts no pods for a queue below its share, a job of which lacks room."""
+
+    resource: str
+    """A resource that the job requests and of which the queue has less than it deserves."""
+    allocated: float
+    deserved: float
+    configured: bool
+    """Whether action reclaim is configured."""
+    others: int
+    """Number of other queues that hold anything."""
+    reclaimable: int
+    """Number of those with spec.reclaimable."""
+    above: tuple[str, ...] = ()
+    """Those of them with more than they deserve of a resource that the job requests."""
+    surplus: float = 0.0
+    """How much more, of the resource, all together."""
+    pods: tuple[tuple[Protection, int], ...] = ()
+    """Their pods by protection, of the first PODS_MAX."""

@@ -1,0 +1,105 @@
+"""What would start a waiting job, found out for visitors of the page: one job at a time.
+
+The search reads the whole cluster and takes seconds of CPU. So a finder does it in a process of its
+own, answers are kept as long as queues and jobs stay as they are, equal questions are asked once,
+and each visitor may ask a few times a minute.
+"""
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+from vscheduler.web import attempts
+
+KEPT_MAX = 100
+"""How many answers are kept."""
+
+KEPT_SECONDS = 10.0
+"""So long an answer is kept although the cluster changes."""
+
+LINE_MAX = 4
+"""How many jobs may be in line, the one that is being looked at included."""
+
+BURST = 4
+PER_SECOND = 0.1
+"""How often a visitor may ask about further jobs, or again."""
+
+Found: TypeAlias = Mapping[str, Any]
+"""The tree of explain.wording.tree."""
+
+
+class FinderError(Exception):
+    """It can't be found out. The message is a sentence for visitors."""
+
+
+class BusyError(Exception):
+    """Too many jobs are in line, or the visitor asks too often. The message is a sentence."""
+
+
+class Finder(Protocol):
+    """Finds out what would start a job."""
+
+    async def find(self, namespace: str, name: str) -> Found:
+        """Return the changes that would start the job of this PodGroup. Raises FinderError."""
+
+
+class _Answer(NamedTuple):
+    found: Found
+    version: tuple[int, ...]
+    at: float
+
+
+class RemedyDesk:
+    """Asks the finder, one job after the other. Belongs to one event loop."""
+
+    def __init__(self, finder: Finder, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._finder = finder
+        self._clock = clock
+        self._answers: OrderedDict[tuple[str, str], _Answer] = OrderedDict()
+        self._asking: dict[tuple[str, str], asyncio.Task[Found]] = {}
+        self._one = asyncio.Semaphore(1)
+        self._rate = attempts.Attempts(burst=BURST, per_second=PER_SECOND, clock=clock)
+
+    async def of(self, namespace: str, name: str, version: tuple[int, ...], visitor: str) -> Found:
+        """Return what would start a job; `version` changes whenever queues or jobs do.
+
+        Raises BusyError and FinderError.
+        """
+        key = (namespace, name)
+        known = self._answers.get(key)
+        if known is not None and (
+            known.version == version or self._clock() < known.at + KEPT_SECONDS
+        ):
+            self._answers.move_to_end(key)
+            return known.found
+        task = self._asking.get(key)
+        if task is None:
+            if len(self._asking) >= LINE_MAX:
+                raise BusyError("Others have just asked about other jobs; try again soon.")
+            if not self._rate.spend(visitor):
+                raise BusyError("You have asked about many jobs; try again in some seconds.")
+            task = asyncio.create_task(self._ask(key, version), name="find remedies")
+            self._asking[key] = task
+            task.add_done_callback(lambda done: self._asked(key, done))
+        return await asyncio.shield(task)
+
+    def close(self) -> None:
+        """End all questions."""
+        for task in self._asking.values():
+            task.cancel()
+
+    async def _ask(self, key: tuple[str, str], version: tuple[int, ...]) -> Found:
+        async with self._one:
+            found = await self._finder.find(*key)
+        self._answers[key] = _Answer(found, version, self._clock())
+        self._answers.move_to_end(key)
+        while len(self._answers) > KEPT_MAX:
+            self._answers.popitem(last=False)
+        return found
+
+    def _asked(self, key: tuple[str, str], done: asyncio.Task[Found]) -> None:
+        self._asking.pop(key, None)
+        if not done.cancelled():
+            done.exception()  # nobody may be waiting for it any more
