@@ -128,9 +128,18 @@ def node(around: parked_cluster.Around) -> None:
     around.change("Node", "n1", status=status)
 
 
-def others(around: parked_cluster.Around) -> None:
-    """A pod of another scheduler starts."""
-    show(around, "node n1 cpu=8 node n2 cpu=8 queue r job r/foreign min=1 cpu=1 scheduler=other n2")
+def bare_pod(around: parked_cluster.Around) -> None:
+    """A pod of another scheduler starts, of no queue."""
+    pod = copy.deepcopy(around.documents["Pod", "there-1"])
+    pod["metadata"] = {"name": "bare", "namespace": "default", "uid": "bare"}
+    pod["spec"]["schedulerName"] = "other"
+    around.show(pod)
+
+
+def minimum(around: parked_cluster.Around) -> None:
+    """A gang that runs needs fewer of its pods."""
+    spec = {**around.documents["PodGroup", "there"]["spec"], "minMember": 1}
+    around.change("PodGroup", "there", spec=spec)
 
 
 def refusal(around: parked_cluster.Around) -> None:
@@ -144,7 +153,7 @@ def admission(around: parked_cluster.Around) -> None:
     around.change("PodGroup", "b1", status={"phase": "Pending"})
 
 
-CHANGES = (another_job, end, budget, queue, node, others, refusal, admission)
+CHANGES = (*(another_job, end, budget, queue, node, bare_pod, minimum, refusal, admission),)
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=[each.__name__ for each in CHANGES])

@@ -147,9 +147,14 @@ def test_a_settled_job_that_loses_pods_is_told_of() -> None:
 def test_a_job_whose_bind_was_refused_is_told_of() -> None:
     """Although nobody looks at it."""
     around = parked_cluster.waiting(
-        "node n1 cpu=4 queue q job q/there min=1 cpu=1 phase=Running n1*2", TREE
+        "node n1 cpu=4 queue q job q/there min=1 cpu=1 phase=Running n1 n1 -", TREE
     )
-    job = next(iter(around.opened().settled.by_id.values()))
-    refused = {job.id: {job.tasks[0].uid: "no"}}
-    around.carried = dataclasses.replace(around.carried, refused_binds=refused)
+    for document in list(around.documents.values()):
+        around.show(document)
+    bind = around.cycle().binds[0]
+    assert around.mirror.assume(bind.task.uid, bind.node, around.now)
     around.cycle()
+    (job,) = around.opened().settled.by_id
+    refused = {job: {bind.task.uid: "no"}}
+    around.carried = dataclasses.replace(around.carried, refused_binds=refused)
+    assert around.cycle().groups[0].refused_binds
