@@ -98,7 +98,7 @@ def ends(found: search.Search, job: jobs.Job) -> Iterator[changes.Remedy]:
     """Yield the smallest running job whose end starts the job."""
     del job
     running = sorted(_running(found), key=lambda each: (each.size, each.change.job))
-    if not found.exact:
+    if found.quick:
         running = _worth_trying(found, running)
     tried = [each.change for each in running]
     one_by_one, rest = tried[:ENDS_MAX], tried[ENDS_MAX:]

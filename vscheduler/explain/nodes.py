@@ -25,7 +25,7 @@ def more(found: search.Search, job: jobs.Job) -> Iterator[changes.Remedy]:
     remedies = []
     vain: set[changes.Amounts] = set()
     for like, allocatable in _shapes(found)[:SHAPES_MAX]:
-        if allocatable in vain and not found.exact:
+        if allocatable in vain and found.quick:
             continue
         guess = partial(found.estimates.more_nodes, dict(allocatable))
         remedy = found.smallest(partial(_added, like, allocatable), MORE_MAX, guess)
@@ -57,7 +57,7 @@ def _shapes(found: search.Search) -> list[tuple[str, changes.Amounts]]:
     ):
         if spec.ready and not spec.unschedulable:
             groups.setdefault(shape, []).append(row)
-    last = np.zeros(table.layout.size, dtype=np.bool_) if found.exact else ~found.estimates.usable
+    last = ~found.estimates.usable if found.quick else np.zeros(table.layout.size, dtype=np.bool_)
     made = []
     for rows in sorted(
         groups.values(), key=lambda rows: (bool(last[rows[0]]), -len(rows), rows[0])

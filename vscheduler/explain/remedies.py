@@ -75,8 +75,7 @@ def explain(
     found: dict[str, tuple[changes.Remedy, ...]] = {}
     cut: list[str] = []
     if not now:
-        spent = budget - tried.left
-        searched = search.Search(tried, exact=spent * search.EXACT_SHARE <= budget)
+        searched = search.Search(tried, trial=budget - tried.left, budget=budget)
         found, cut = _search(searched, waiting)
         tried.close()
     return Explanation(

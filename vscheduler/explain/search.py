@@ -1,9 +1,10 @@
 """Search: the smallest change of a kind that starts the job, on a grid of sizes 1, 2, 3, ….
 
-A small cluster is searched with full trials alone, size by size. On a large one an estimate says
-where to begin, forecasts find the size, and full trials prove it. Either way the size below is
-tried, too: `minimal` says that it doesn't suffice. Kinds whose larger sizes help at least as much
-get the smallest size of all; where that isn't so, a smaller size far below may work as well.
+A small cluster is searched with full trials alone, size by size. On a larger one forecasts find the
+size, and full trials prove it; on a large one an estimate says where to begin. Either way the size
+below is tried, too: `minimal` says that it doesn't suffice. Kinds whose larger sizes help at least
+as much get the smallest size of all; where that isn't so, a smaller size far below may work as
+well.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,8 +16,13 @@ from vscheduler.explain import changes, estimates, trials
 ONE_BY_ONE = 8
 """So many sizes are tried one after the other, before the steps double."""
 
-EXACT_SHARE = 200
+EXACT_SHARE = 150
 """Full trials alone are made where so many of them fit into the budget."""
+
+CAREFUL_SHARE = 40
+"""Sizes are tried one by one where so many full trials fit into the budget; with fewer, the search
+begins at an estimate.
+"""
 
 Works: TypeAlias = Callable[[int], bool]
 
@@ -79,10 +85,12 @@ def _between(works: Works, below: int, above: int) -> int:
 class Search:
     """The search for remedies, with trials of one kind of job and cluster."""
 
-    def __init__(self, tried: trials.Trials, *, exact: bool) -> None:
-        """`exact` is for clusters in which full trials are cheap."""
+    def __init__(self, tried: trials.Trials, *, trial: int, budget: int) -> None:
+        """`trial` is the cost of a full trial, `budget` what all may cost."""
         self.trials = tried
-        self.exact = exact
+        self._exact = trial * EXACT_SHARE <= budget
+        self.quick = trial * CAREFUL_SHARE > budget
+        """Whether the cluster is large: few trials can be made."""
         self.estimates = estimates.Estimates(tried.snapshot, tried.job)
 
     def first_that_works(self, *candidates: changes.Change) -> changes.Remedy | None:
@@ -98,7 +106,7 @@ class Search:
 
     def promising(self, change: changes.Change) -> bool:
         """Whether a forecast, where forecasts are made, lets the job start."""
-        return self.exact or bool(self.trials.may_start(change))
+        return self._exact or bool(self.trials.may_start(change))
 
     def smallest(
         self,
@@ -119,12 +127,25 @@ class Search:
 
         if most < 1:
             return None
-        if self.exact:
+        if self._exact:
             size = least(starts, 1, most) if starts(most) else None
-        else:
+        elif self.quick:
             size = nearest(may_start, 1, most, guess and guess())
             size = size and nearest(starts, 1, most, size)
+        else:
+            size = self._careful(may_start, starts, most)
         return None if size is None else self._proved(of_size, size)
+
+    @staticmethod
+    def _careful(may_start: Works, starts: Works, most: int) -> int | None:
+        """Return the smallest size that forecasts find and full trials prove, or None."""
+        if not may_start(most):
+            return None
+        first = least(may_start, 1, most) or most
+        size = least(starts, first, most)
+        if size is not None and size == first and size > 1 and starts(size - 1):
+            return _between(starts, 0, size - 1)  # the forecast was too strict
+        return size
 
     def fewest(
         self,
@@ -191,7 +212,7 @@ class Search:
         """What is asked whether a change suffices: a forecast first, unless trials are cheap."""
         proof = lambda change: bool(self.trials.starts(change))  # noqa: E731
         forecast = lambda change: bool(self.trials.may_start(change))  # noqa: E731
-        return [proof] if self.exact else [forecast, proof]
+        return [proof] if self._exact else [forecast, proof]
 
     def _proved(self, of_size: Callable[[int], changes.Change], size: int) -> changes.Remedy:
         below = self.trials.starts(of_size(size - 1)) if size > 1 else None

@@ -55,7 +55,8 @@ def test_a_large_cluster_takes_few_trials() -> None:
     policy = running.policy_of(
         {"actions": "enqueue, allocate, backfill", "tiers": running.tiers(running.STANDARD)}
     )
-    found = remedies.explain(run.read(documents, run.Options()), policy, str(LATE))
+    given = run.read(documents, run.Options())
+    found = remedies.explain(given, policy, str(LATE), budget=150_000)
     assert [wording.sentence(each) for each in found.remedies] == [
         "let its pods ask for 1 cpu instead of 2",
         "add 20 more nodes like n000 (4 cpu)",

@@ -117,13 +117,13 @@ class PageClient:
 
     def job(self, job: job_figures.Job) -> tuple[job_figures.Job, list[histories.Entry]]:
         """Return a job with its pods, and what happened to it."""
-        found = self._get(f"jobs/{_path(job)}")
+        found = self._get(_path(job))
         history = [(queue_figures.instant(each["time"]), each["what"]) for each in found["history"]]
         return job_of(found), sorted(history)
 
     def remedies(self, job: job_figures.Job) -> Document:
         """Return what would start a waiting job, as docs/page.md describes it."""
-        return self._get(f"jobs/{_path(job)}/remedies", seconds=REMEDY_SECONDS)
+        return self._get(_path(job, "remedies"), seconds=REMEDY_SECONDS)
 
     def about_queue(self, name: str) -> list[str]:
         """Return sentences about a queue; none if the token may not see it."""
@@ -177,8 +177,9 @@ class PageClient:
             ) from error
 
 
-def _path(job: job_figures.Job) -> str:
-    return f"{quote(job.namespace, safe='')}/{quote(job.name, safe='')}"
+def _path(job: job_figures.Job, *more: str) -> str:
+    names = (quote(each, safe="") for each in (job.namespace, job.name))
+    return "/".join(("jobs", *names, *more))
 
 
 def job_of(found: Document) -> job_figures.Job:
