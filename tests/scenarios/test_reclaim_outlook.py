@@ -92,6 +92,16 @@ CASES: dict[str, tuple[str, dict[str, Any], str]] = {
             "such as conformance"
         ),
     ),
+    "a job beyond the share": (
+        """
+        node n1 cpu=4   node n2 cpu=4
+        queue poor   queue rich
+        job rich/busy min=1 cpu=1 n1*4 n2*4
+        job poor/late min=5 cpu=1 -*5
+        """,
+        {},
+        f"{STARVED}its job needs 5 cpu more",
+    ),
     "pods too large to lose": (
         """
         node n1 cpu=4   node n2 cpu=4

@@ -31,6 +31,8 @@ def sentence(queue: str, outlook: reclaim_outlooks.ReclaimOutlook) -> str:
 def _why(outlook: reclaim_outlooks.ReclaimOutlook) -> str:
     if not outlook.configured:
         return "action reclaim isn't configured"
+    if outlook.exceeds_share:
+        return f"its job needs {phrases.quantity(outlook.resource, outlook.needed)} more"
     if not outlook.reclaimable:
         return f"{_others(outlook.others)} reclaimable: false"
     if not outlook.above:

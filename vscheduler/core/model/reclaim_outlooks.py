@@ -26,6 +26,8 @@ class ReclaimOutlook:
     """A resource that the job requests and of which the queue has less than it deserves."""
     allocated: float
     deserved: float
+    needed: float
+    """What the smallest minimum of the job needs more of it, by its first waiting pod."""
     configured: bool
     """Whether action reclaim is configured."""
     others: int
@@ -38,3 +40,8 @@ class ReclaimOutlook:
     """How much more, of the resource, all together."""
     pods: tuple[tuple[Protection, int], ...] = ()
     """Their pods by protection, of the first PODS_MAX."""
+
+    @property
+    def exceeds_share(self) -> bool:
+        """Whether the queue would have more than it deserves if the job started."""
+        return self.allocated + self.needed > self.deserved + 0.5

@@ -99,13 +99,14 @@ class _Finder:
             resource=resource,
             allocated=queue.allocated.get(resource, 0.0),
             deserved=queue.entitlement.deserved.get(resource, 0.0),
+            needed=_lacking(state) * task.pod_class.request.get(resource, 0),
             configured=self._settings is not None,
             others=len(others),
             reclaimable=len(open_),
             above=tuple(above),
             surplus=over[resource],
         )
-        if self._settings is None or not above:
+        if self._settings is None or not above or made.exceeds_share:
             return made
         if (RECLAIM, job) not in session.eviction_history.failed:
             return None  # it had no turn, or makes room now
@@ -119,8 +120,7 @@ class _Finder:
         task: jobs.Task,
     ) -> reclaim_outlooks.ReclaimOutlook:
         """Return the outlook with the pods of queues above their shares, by what protects them."""
-        lacking = max(1, state.job.min_member - state.ready_tasks)
-        limit = search.PROPORTION * lacking * task.pod_class.request.get(made.resource, 0)
+        limit = search.PROPORTION * _lacking(state) * task.pod_class.request.get(made.resource, 0)
         counted: Counter[reclaim_outlooks.Protection] = Counter()
         for owner, each in self._pods(frozenset(made.above)):
             found = self._protection(settings, owner, each, task)
@@ -184,6 +184,10 @@ def _settings(policy: policies.Policy, now: float) -> _Settings | None:
                 whole_gangs=victims.WholeGangs(str(action.argument(f"{RECLAIM}.wholeGangs"))),
             )
     return None
+
+
+def _lacking(state: job_state.JobState) -> int:
+    return max(1, state.job.min_member - state.ready_tasks)
 
 
 def _first_waiting(job: jobs.Job) -> jobs.Task | None:
