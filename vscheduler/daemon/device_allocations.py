@@ -5,7 +5,6 @@ An allocation counts as written from its decision until its result: the next cyc
 devices to another claim while a call is under way. Pods start only after that.
 """
 
-import time
 from collections.abc import Callable, Iterable, Mapping
 
 import structlog
@@ -13,13 +12,11 @@ import structlog
 from vscheduler import backoff
 from vscheduler.cluster.writes import claim_allocator
 from vscheduler.core.model import decisions, jobs
-from vscheduler.daemon import volume_requests
+from vscheduler.daemon import failed_claims
 from vscheduler.mirror import device_requests, state
 from vscheduler.mirror.decode import events
 
 log = structlog.get_logger(__name__)
-
-Result = claim_allocator.Result
 
 
 class DeviceAllocations:
@@ -37,8 +34,7 @@ class DeviceAllocations:
         """`observe` is told each result; `changed` is called when a cycle may decide otherwise."""
         self._mirror = mirror
         self._allocator = allocator
-        self._failed: backoff.Backoff[str] = backoff.Backoff(growth)
-        self._refused: dict[str, str] = {}
+        self._failed = failed_claims.FailedClaims(growth)
         self._observe = observe
         self._changed = changed
         mirror.allocations.clear()  # an earlier session doesn't wait for its calls any more
@@ -46,7 +42,7 @@ class DeviceAllocations:
     @property
     def refused(self) -> Mapping[str, str]:
         """By claim, the message of the API server that refused the last write."""
-        return dict(self._refused)
+        return self._failed.refused
 
     def carry_out(
         self, result: decisions.CycleResult, is_there: Callable[[jobs.TaskId], bool]
@@ -59,13 +55,11 @@ class DeviceAllocations:
                 log.info("job.changed", job=decided.job, claims=len(decided.claims))
                 self._changed()
         self._send(result.deallocations)
-        if self._refused:
-            known = self._mirror.devices.shown
-            self._refused = {key: said for key, said in self._refused.items() if key in known}
+        self._failed.keep(self._mirror.devices.shown.__contains__)
 
     def ended(self, now: float) -> bool:
         """Whether a pause has ended, in time.monotonic()."""
-        return bool(self._failed.ended(now))
+        return self._failed.ended(now)
 
     def _send(self, changes: Iterable[device_requests.Change]) -> None:
         pausing = self._failed.pausing
@@ -77,8 +71,7 @@ class DeviceAllocations:
             self._allocator.send(claim_allocator.Write(change=change, target=target), self.take)
 
     def take(self, outcome: claim_allocator.Outcome) -> None:
-        """Process the result of a write. After a failure, the next attempt waits for a pause,
-        longer after each failure in a row.
+        """Process the result of a write. After a failure, the next attempt waits for a pause.
 
         A claim that has changed meanwhile is looked at anew at once.
         """
@@ -86,22 +79,13 @@ class DeviceAllocations:
         self._observe(verdict)
         self._settle(outcome)
         self._changed()
-        if verdict is not Result.REFUSED:
-            self._refused.pop(claim.key, None)
-        if verdict is Result.WRITTEN:
-            self._failed.succeeded(claim.key)
-            return
-        log.info(
-            "allocation.failed",
-            claim=claim.key,
-            outcome=verdict.value,
-            message=outcome.message,
-        )
-        if verdict is Result.REFUSED:
-            if len(self._refused) >= volume_requests.CLAIMS_MAX:
-                self._refused.clear()
-            self._refused[claim.key] = outcome.message[: volume_requests.LENGTH_MAX]
-        self._failed.failed(claim.key, time.monotonic())
+        if self._failed.take(verdict, outcome.message, claim=claim.key, written=claim.key):
+            log.info(
+                "allocation.failed",
+                claim=claim.key,
+                outcome=verdict.value,
+                message=outcome.message,
+            )
 
     def _settle(self, outcome: claim_allocator.Outcome) -> None:
         """Show the stored claim, unless the watch has shown its deletion."""
@@ -110,11 +94,7 @@ class DeviceAllocations:
         if known is None:
             is_there = not claim.uid and self._mirror.allocations.is_under_way(claim.key, "")
         else:
-            is_there = stored is not None and known.uid == _uid(stored)
-        if stored is not None and is_there and claim.uid in ("", _uid(stored)):
+            is_there = stored is not None and known.uid == failed_claims.uid_of(stored)
+        if stored is not None and is_there and claim.uid in ("", failed_claims.uid_of(stored)):
             self._mirror.apply(stored)
         self._mirror.allocations.end(claim.key, claim.uid)
-
-
-def _uid(stored: events.Upsert | events.DecodeFailed) -> str:
-    return stored.object.metadata.uid if isinstance(stored, events.Upsert) else stored.uid

@@ -12,17 +12,11 @@ import structlog
 from vscheduler import backoff
 from vscheduler.cluster.writes import claim_binder
 from vscheduler.core.model import claim_decisions, decisions, jobs
+from vscheduler.daemon import failed_claims
 from vscheduler.mirror import claim_requests, state
 from vscheduler.mirror.decode import events, kinds
 
 log = structlog.get_logger(__name__)
-
-LENGTH_MAX = 500
-"""Longest message in characters: an admission webhook may answer at any length."""
-
-CLAIMS_MAX = 10_000
-"""How many refused claims are known; beyond the limit all are forgotten, until their next
-attempts."""
 
 
 class VolumeRequests:
@@ -40,8 +34,7 @@ class VolumeRequests:
         """`observe` is told each result; `changed` is called when a cycle may decide otherwise."""
         self._mirror = mirror
         self._binder = binder
-        self._failed: backoff.Backoff[str] = backoff.Backoff(growth)
-        self._refused: dict[str, str] = {}
+        self._failed = failed_claims.FailedClaims(growth)
         self._overlooked: set[str] = set()
         """Objects with a call under way for which a later cycle decided what isn't sent."""
         self._observe = observe
@@ -51,7 +44,7 @@ class VolumeRequests:
     @property
     def refused(self) -> Mapping[str, str]:
         """By claim, the message of the API server that refused the last request."""
-        return dict(self._refused)
+        return self._failed.refused
 
     def carry_out(
         self, result: decisions.CycleResult, is_there: Callable[[jobs.TaskId], bool]
@@ -66,16 +59,11 @@ class VolumeRequests:
                 log.info("job.changed", job=prepared.job, claims=len(prepared.bindings))
                 self._changed()
         self._send(result.releases, "", now)
-        if self._refused:
-            self._refused = {
-                key: message
-                for key, message in self._refused.items()
-                if self._mirror.reference(events.Kind.CLAIM, key) is not None
-            }
+        self._failed.keep(lambda key: self._mirror.reference(events.Kind.CLAIM, key) is not None)
 
     def ended(self, now: float) -> bool:
         """Whether a pause has ended, in time.monotonic()."""
-        return bool(self._failed.ended(now))
+        return self._failed.ended(now)
 
     def _send(self, changes: Iterable[claim_requests.Change], scheduler: str, now: float) -> None:
         pausing = self._failed.pausing
@@ -94,9 +82,7 @@ class VolumeRequests:
             self._binder.send(write, self.take)
 
     def take(self, outcome: claim_binder.Outcome) -> None:
-        """Process the result of a request. After a failure, the next attempt waits for a pause,
-        longer after each failure in a row.
-        """
+        """Process the result of a request. After a failure, the next attempt waits for a pause."""
         target, verdict = outcome.write.target, outcome.verdict
         self._observe(verdict)
         key, claim = _key(target.kind, target.key), _claim(outcome.write.change)
@@ -104,24 +90,15 @@ class VolumeRequests:
         if differs or key in self._overlooked:
             self._overlooked.discard(key)
             self._changed()
-        if verdict is not claim_binder.ClaimResult.REFUSED:
-            self._refused.pop(claim, None)
-        if verdict is claim_binder.ClaimResult.WRITTEN:
-            self._failed.succeeded(key)
-            return
-        log.info(
-            "claim.failed",
-            claim=claim,
-            object=key,
-            outcome=verdict.value,
-            message=outcome.message,
-        )
-        if verdict is claim_binder.ClaimResult.REFUSED:
-            if len(self._refused) >= CLAIMS_MAX:
-                self._refused.clear()
-            self._refused[claim] = outcome.message[:LENGTH_MAX]
-        self._failed.failed(key, time.monotonic())
-        self._changed()
+        if self._failed.take(verdict, outcome.message, claim=claim, written=key):
+            log.info(
+                "claim.failed",
+                claim=claim,
+                object=key,
+                outcome=verdict.value,
+                message=outcome.message,
+            )
+            self._changed()
 
     def _settle(self, outcome: claim_binder.Outcome) -> bool:
         """Show the stored object, unless the watch has shown its deletion.
@@ -130,13 +107,13 @@ class VolumeRequests:
         """
         target, stored = outcome.write.target, outcome.stored
         known = self._mirror.reference(target.kind, target.key)
-        if stored is not None and known is not None and known.uid == target.uid == _uid(stored):
+        if (
+            stored is not None
+            and known is not None
+            and known.uid == target.uid == failed_claims.uid_of(stored)
+        ):
             self._mirror.apply(stored)
         return self._mirror.requests.end(target, outcome.write.wanted)
-
-
-def _uid(stored: events.Upsert | events.DecodeFailed) -> str:
-    return stored.object.metadata.uid if isinstance(stored, events.Upsert) else stored.uid
 
 
 def _key(kind: kinds.Kind, key: str) -> str:
