@@ -31,11 +31,13 @@ def told(session: working.Session, result: decisions.CycleResult) -> decisions.C
     """Return the result with an outlook for each queue below its share with a job that lacks
     room.
     """
+    if session.dispatch.evictions_off or not (session.reasons.by_job or session.parking):
+        return result
     waiting: dict[str, jobs.JobId] = {}
     for status in result.groups:
         if status.reason is not None and status.reason.code is decisions.ReasonCode.NO_ROOM:
             waiting.setdefault(status.queue, status.job)
-    if not waiting or session.dispatch.evictions_off:
+    if not waiting:
         return result
     finder = _Finder(session, {each.name: each for each in result.queues})
     figures = tuple(
