@@ -14,6 +14,8 @@ from vscheduler.core.preemption import search, victims
 from vscheduler.core.session import evictable_pods, job_state
 from vscheduler.core.session import session as working
 
+NO_ROOM = decisions.ReasonCode.NO_ROOM
+
 RECLAIM = "reclaim"
 HOOK = "reclaimable"
 
@@ -34,9 +36,10 @@ def told(session: working.Session, result: decisions.CycleResult) -> decisions.C
     if session.dispatch.evictions_off or not (session.reasons.by_job or session.parking):
         return result
     waiting: dict[str, jobs.JobId] = {}
-    for status in result.groups:
-        if status.reason is not None and status.reason.code is decisions.ReasonCode.NO_ROOM:
-            waiting.setdefault(status.queue, status.job)
+    for status in result.groups:  # very many, so no function is called for each
+        reason = status.reason
+        if reason is not None and reason.code is NO_ROOM and status.queue not in waiting:
+            waiting[status.queue] = status.job
     if not waiting:
         return result
     finder = _Finder(session, {each.name: each for each in result.queues})
