@@ -11,6 +11,7 @@ import click
 import pytest
 import yaml
 
+from tests import pictures
 from vscheduler.cli import main
 from vscheduler.core import actions, compat, plugins
 from vscheduler.core.api import contracts, hooks
@@ -19,6 +20,7 @@ from vscheduler.core.model import snapshot
 from vscheduler.daemon import watched_kinds
 from vscheduler.daemon.observability import metric_table
 from vscheduler.mirror.decode import events
+from vscheduler.simulator import run
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
@@ -105,6 +107,36 @@ def test_docs_on_plugins_show_the_example_and_every_hook() -> None:
         (name, hook.combine.value, hook.flag or "", hook.volcano)
         for name, hook in hooks.HOOKS.items()
     ]
+
+
+def test_the_plugin_that_reads_pods_works() -> None:
+    """Pods with a room go to its nodes only, pods of a room that no node has wait, others go."""
+    text = (ROOT / "docs" / "plugins.md").read_text()
+    (block,) = re.findall(r"```python\n(class Rooms.+?)```", text, re.DOTALL)
+    names: dict[str, Any] = {"contracts": contracts}
+    exec(block, names)  # noqa: S102 - the page is ours
+    tiers = [{"plugins": [{"name": "rooms"}, {"name": "predicates"}]}]
+    parsed = policy.parse(
+        {"actions": "allocate", "tiers": tiers},
+        (*plugins.PLUGINS, names["Rooms"]),
+        actions.ACTIONS,
+        compat.VOLCANO,
+    )
+    picture = "node n1 cpu=9\n queue q\n job q/a min=1 -\n job q/b min=1 -\n job q/c min=1 -"
+    documents = [*pictures.documents(picture + "\n node n2 cpu=9")]
+    for each in documents:
+        metadata = each["metadata"]
+        room = {"n2": "red", "a-0": "red", "b-0": "blue"}.get(metadata["name"])
+        if room:
+            kind = "labels" if each["kind"] == "Node" else "annotations"
+            metadata.setdefault(kind, {})["example.com/room"] = room
+    assert parsed.policy is not None
+    outcome = run.simulate(documents, parsed.policy, run.Options(reads=parsed.policy.reads))
+    assert not outcome.last.faults
+    assert {bind.task.name: bind.node for bind in outcome.binds} == {"a-0": "n2", "c-0": "n1"}
+    (waits,) = [group.reason for group in outcome.last.groups if group.reason is not None]
+    ((refusal, count),) = waits.refusals
+    assert (refusal.subject, count) == ("node(s) were in another room", 2)
 
 
 def test_every_option_has_its_help() -> None:

@@ -9,6 +9,7 @@ from vscheduler.core import cycle
 from vscheduler.core.api import contracts, hooks
 from vscheduler.core.config import policy
 from vscheduler.core.model import decisions
+from vscheduler.mirror import condition_reasons, wording
 
 PICTURE = """
     node  n1 cpu=3   node n2 cpu=1   node n3 cpu=0   node n4 cpu=0   node n5 cpu=0
@@ -92,6 +93,26 @@ def test_a_hook_that_fails_is_told_of_and_set_aside(hook: str, method: Callable[
     assert (fault.plugin, fault.hook) == ("bad", hook)
     started = {bind.task.name for bind in result.binds}
     assert started == (set() if hook in CLOSED else {"starts-0", "starts-1"})
+
+
+@pytest.mark.parametrize("request_", ["2", "99", "0"], ids=["room", "never", "best effort"])
+def test_a_filter_that_fails_is_the_reason(request_: str) -> None:
+    """No further node would help, so that autoscalers mustn't add any; the reason names who."""
+    bad = type("Bad", (contracts.Plugin,), {"name": "bad", "filter_nodes": fail})
+    tiers = running.tiers("gang | predicates")
+    usual = running.policy_of({"actions": "allocate, backfill", "tiers": tiers})
+    setting = policy.PluginSetting(plugin=bad)
+    picture = f"node n1 cpu=3\n queue q\n job q/a min=1 cpu={request_} -"
+    result = cycle.run_cycle(
+        running.snapshot_of(pictures.documents(picture)),
+        policy.Policy(actions=usual.actions, tiers=((setting,), *usual.tiers)),
+    )
+    (reason,) = [group.reason for group in result.groups]
+    assert reason is not None
+    assert (reason.code, reason.subject) == (decisions.ReasonCode.PLUGIN_FAILED, "bad")
+    assert condition_reasons.pod_reason(reason) == "PluginFailed"
+    said = "plugin bad failed on this job; the scheduler's log says why"
+    assert wording.sentence(reason) == said
 
 
 CONTESTED = """

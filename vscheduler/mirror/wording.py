@@ -103,7 +103,9 @@ def _queue_barred(reason: decisions.Reason) -> str:
     )
 
 
-def _plugin_failed(_: decisions.Reason) -> str:
+def _plugin_failed(reason: decisions.Reason) -> str:
+    if reason.subject:
+        return f"plugin {reason.subject} failed on this job; the scheduler's log says why"
     return "a plugin of the scheduler failed on this job; the scheduler's log says which and why"
 
 

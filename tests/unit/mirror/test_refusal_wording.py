@@ -214,7 +214,7 @@ WORDS: dict[tuple[str, ...], tuple[str, str]] = {
         "node(s) kept cpu and memory for free gpu",
         "kept cpu and memory for free gpu",
     ),
-    (Code.FILTER_FAILED,): ("a filter failed", "a filter failed"),
+    (Code.FILTER_FAILED, "racks"): ("plugin racks failed", "plugin racks failed"),
     (Code.CUSTOM, "node(s) were {spot}", "spot"): ("node(s) were {spot}", "spot"),
     (Code.CUSTOM, "node(s) were {spot}"): ("node(s) were {spot}", "node(s) were {spot}"),
 }

@@ -304,8 +304,12 @@ def _not_there(
     others = {each.namespace for each in every if workloads.matches(wanted, each.names)}
     near = workloads.similar(wanted, (each for job in inside for each in job.names))
     where = f" in namespace {namespace}" if namespace is not None else ""
+    before, _, bare = name.partition("/")
+    anything = workloads.Workload("", bare)
     hint = ""
-    if others:
+    if any(each.namespace == before and workloads.matches(anything, each.names) for each in every):
+        hint = f"; did you mean `{bare} -n {before}`?"
+    elif others:
         hint = f"; namespace {' and '.join(sorted(others))} has one"
     elif near:
         hint = f"; did you mean {' or '.join(near)}?"

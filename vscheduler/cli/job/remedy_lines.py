@@ -9,6 +9,7 @@ from vscheduler.cli.queue import cluster_client
 from vscheduler.cli.queue.cluster_client import Kind
 from vscheduler.core.config import policy as policies
 from vscheduler.explain import remedies, wording
+from vscheduler.mirror import phrases
 from vscheduler.simulator import run
 
 UNREADABLE = (
@@ -58,7 +59,12 @@ def lines(
         return []
     if not readable:
         return [UNREADABLE]
-    return [UNKNOWN] if explanation is None else wording.remedy_lines(explanation)
+    if explanation is not None:
+        return wording.remedy_lines(explanation)
+    if job.total == 0:
+        wanted = phrases.pods(max(1, job.minimum))
+        return [f"None of its pods exist: create {wanted}, or see why their owner doesn't."]
+    return [UNKNOWN]
 
 
 def tree(explanation: remedies.Explanation | None) -> dict[str, Any] | None:

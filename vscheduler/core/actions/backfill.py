@@ -130,7 +130,11 @@ def no_room(session: working.Session, task: jobs.Task) -> decisions.Reason:
     if session.layout.size and not refusals:
         return _reason(session, task, decisions.ReasonCode.WAITS_FOR_RELEASE)
     code = decisions.ReasonCode.NO_ROOM if session.layout.size else decisions.ReasonCode.NO_NODES
-    return _reason(session, task, code, nodes=session.layout.size, refusals=refusals, holes=holes)
+    failed = reasons.failed_filter(refusals)
+    if failed:
+        code = decisions.ReasonCode.PLUGIN_FAILED
+    numbers = {"nodes": session.layout.size, "refusals": refusals, "holes": holes}
+    return _reason(session, task, code, subject=failed, **numbers)
 
 
 def _no_share(session: working.Session, queue: queues.Queue, task: jobs.Task) -> decisions.Reason:

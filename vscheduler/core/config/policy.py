@@ -279,7 +279,7 @@ def _known(
     if name in volcano:
         found.warn(path, f"{kind} {name} is left out: it isn't there yet")
         return True
-    hint = validation.suggestion(name, {*existing, *volcano})
+    hint = validation.suggestion(name, {*existing, *volcano}) or validation.ABSENT.get(kind, "")
     found.problem(path, f'unknown {kind} "{name}"{hint}')
     return False
 

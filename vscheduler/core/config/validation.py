@@ -211,6 +211,10 @@ def described(value: object) -> str:
     return f"{kind} ({shown if len(shown) <= 40 else f'{shown[:40]}…'})"
 
 
+ABSENT = {"plugin": "; is its package installed? (entry point group vscheduler.plugins)"}
+"""By kind of name, what is asked about a name that resembles no known name."""
+
+
 def suggestion(name: object, known: Iterable[str]) -> str:
     """Return `; did you mean gang?` for the closest known name, or an empty string."""
     close = difflib.get_close_matches(str(name), sorted(known), n=1)

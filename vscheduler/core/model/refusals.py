@@ -109,6 +109,7 @@ class RefusalCode(StrEnum):
     OUT_OF_PROPORTION = "OutOfProportion"
     """The resource for which the node keeps cpu and memory free."""
     FILTER_FAILED = "FilterFailed"
+    """The plugin."""
     CUSTOM = "Custom"
     """The text of a third-party plugin, and a short cause, or "" to use the text for both."""
 

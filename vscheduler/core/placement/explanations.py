@@ -272,3 +272,9 @@ def paused(
             passes = found.setdefault(refusal, np.ones(layout.size, dtype=np.bool_))
             passes[layout.rows[name]] = False
     return dict(sorted(found.items()))
+
+
+def nobody(plugin: str, view: contracts.NodeView) -> list[contracts.FilterResult]:
+    """Return the filter results of a plugin that failed: no node passes."""
+    refusal = refusals.Refusal(refusals.RefusalCode.FILTER_FAILED, plugin)
+    return [contracts.FilterResult(refusal, np.zeros(view.size, dtype=np.bool_))]

@@ -17,8 +17,6 @@ Rows = NDArray[np.int64]
 NOT_READY = refusals.Refusal(refusals.RefusalCode.NOT_READY)
 """Such a node takes no pods in any configuration (Volcano: the node isn't in the snapshot)."""
 
-FILTER_FAILED = refusals.Refusal(refusals.RefusalCode.FILTER_FAILED)
-
 EXPLANATION_COST, EMPTY_NODE_COST = 30, 60
 """About how many microseconds an explanation for one pod class takes, beside what it shares, and
 one regardless of running pods."""
@@ -363,8 +361,10 @@ class Placement:
 
     def _lasting(self, task: jobs.Task, view: contracts.NodeView) -> list[contracts.FilterResult]:
         """Return the filter results that don't expire by themselves."""
-        nobody = [contracts.FilterResult(FILTER_FAILED, np.zeros(view.size, dtype=np.bool_))]
-        found = self._session.dispatch.each("filter_nodes", hooks.verdicts, nobody, task, view)
+        dispatch, failed = self._session.dispatch, list[contracts.FilterResult]()
+        found = dispatch.each("filter_nodes", hooks.verdicts, failed, task, view)
+        for place in (place for place, answer in enumerate(found) if answer is failed):
+            found[place] = explanations.nobody(dispatch.plugins("filter_nodes")[place], view)
         ready = contracts.FilterResult(NOT_READY, view.of(view.layout.ready))
         results = [ready, *(result for answer in found for result in answer)]
         asks = task.pod_class.constraints.resource_claims

@@ -15,6 +15,7 @@ from vscheduler.core.model import (
     gang_proof,
     jobs,
     queues,
+    refusals,
     resources,
 )
 from vscheduler.core.session import job_state
@@ -28,6 +29,8 @@ LACKS_PODS = frozenset(
     }
 )
 """Reason codes of jobs with too few pods, which might have enough if all pods were usable."""
+
+FILTER_FAILED = refusals.RefusalCode.FILTER_FAILED
 
 FAILED = decisions.Reason(code=decisions.ReasonCode.PLUGIN_FAILED, queue="")
 """The reason when a plugin fails in `job_valid`."""
@@ -162,15 +165,25 @@ def no_room(
     code = decisions.ReasonCode.NO_ROOM if session.layout.size else decisions.ReasonCode.NO_NODES
     if found.outsized:
         code = decisions.ReasonCode.NEVER_FITS
+    failed = failed_filter(found.refusals)
+    if failed:
+        code = decisions.ReasonCode.PLUGIN_FAILED
     return of(
         state,
         code,
+        subject=failed,
         request=task.pod_class.request,
         role=task.role,
         nodes=session.layout.size,
         refusals=found.refusals,
         holes=found.outsized or found.holes,
     )
+
+
+def failed_filter(refused: decisions.RefusalCounts) -> str:
+    """Return the plugin whose filter failed, or "". It would fail on further nodes, too."""
+    failed = (each.subject for each, _ in refused if each.code is FILTER_FAILED)
+    return next(failed, "")
 
 
 def shortages(

@@ -144,6 +144,15 @@ def test_why_says_what_would_start_a_job(run: Run) -> None:
     assert "would start" not in run("why", "runs").stdout
 
 
+def test_why_without_pods(run: Run, source: job_objects.Fake) -> None:
+    """After all were evicted and nobody made them anew, no change of the cluster would help."""
+    source.found[Kind.POD] = [
+        pod for pod in source.found[Kind.POD] if not pod["metadata"]["name"].startswith("big")
+    ]
+    text = run("why", "podgroup/big").stdout
+    assert "None of its pods exist: create 3 pods, or see why their owner doesn't." in text
+
+
 def test_why_needs_all_that_decisions_depend_on(run: Run, source: job_objects.Fake) -> None:
     """Without the right to read budgets, nothing can be verified."""
     source.refused = frozenset({Kind.BUDGET})
@@ -173,6 +182,8 @@ def test_a_job_of_another_namespace_is_pointed_at(run: Run) -> None:
     """As far as the user may read it."""
     done = run("why", "train", "-n", "other")
     assert done.stderr == "there is no job train in namespace other; namespace default has one\n"
+    done = run("why", "default/train", "-n", "other")
+    assert "other; did you mean `train -n default`?" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -130,6 +130,12 @@ WRONG: dict[str, tuple[object, list[str]]] = {
             "tiers[0].plugins[4].name: drf is configured twice",
         ],
     ),
+    "a plugin that isn't installed": (
+        configured({"name": "racks"}),
+        [
+            f'{FIRST}.name: unknown plugin "racks"{validation.ABSENT["plugin"]}',
+        ],
+    ),
     "flags misspelt or quoted": (
         configured({"name": "gang", "enabledJobReady": True, "enableJobOrder": "true"}),
         [
