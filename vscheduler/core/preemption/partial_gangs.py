@@ -11,6 +11,9 @@ from vscheduler.core.session import session as working
 RULE = "gang"
 """The plugin that sets the timeout; recorded as the action of the evictions."""
 
+ANSWER_SECONDS = 1.0
+"""When to look again at an expired gang whose last binds have just been sent."""
+
 
 def evict_expired(session: working.Session) -> None:
     """Evict partial gangs whose start timeout has expired, and wake for the next timeout.
@@ -33,8 +36,12 @@ def evict_expired(session: working.Session) -> None:
         if since is None:
             since = _since(session, state)
         session.eviction_history.note_partial(uid, since)
-        session.wake(since + seconds)
-        if since + seconds <= session.snapshot.now and not state.counts[jobs.TaskStatus.ALLOCATED]:
+        now, expires = session.snapshot.now, since + seconds
+        if expires > now:
+            session.wake(expires)
+        elif state.counts[jobs.TaskStatus.ALLOCATED]:  # it is complete if these binds succeed
+            session.wake(now + ANSWER_SECONDS)
+        else:
             _evict(session, state)
 
 

@@ -59,11 +59,14 @@ def test_what_it_had_in_its_queue_is_free_once_it_goes() -> None:
 
 
 def test_it_stays_if_it_has_become_complete() -> None:
-    """In the last cycle of its time."""
+    """In the last cycle of its time; the API server may refuse that as well, so it isn't the last
+    look.
+    """
     missing = HALF.replace("n2 -", "n2 -@9")
     late = cycle(HALF.replace("min=4", "min=3"), 60.0, carried=cycle(missing).carried)
     assert evicted(late) == []
     assert [bind.task.name for bind in late.binds][:1] == ["half-2"]
+    assert late.wake_at == NOW + 61
 
 
 @pytest.mark.parametrize(
