@@ -3,6 +3,10 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+SURPLUS_LEAST = 0.5
+"""From how much on, in units of resources.ResourceMap, a queue has more or less than it deserves:
+shares may be fractions."""
+
 
 class Protection(StrEnum):
     """What keeps reclaim from evicting a pod; in this order, the first counts."""
@@ -44,4 +48,4 @@ class ReclaimOutlook:
     @property
     def exceeds_share(self) -> bool:
         """Whether the queue would have more than it deserves if the job started."""
-        return self.allocated + self.needed > self.deserved + 0.5
+        return self.allocated + self.needed > self.deserved + SURPLUS_LEAST

@@ -51,8 +51,8 @@ class LeastLossSearch(whole_gang_search.WholeGangSearch):
         most = self._most() if self._may_help() else None
         if most is None or (len(self._state.job.classes) > 1 and self._places() is None):
             return False
-        rooms = [nominated_pods.room(self._session, task) for task in self._ordered]
-        rows = [self._rows(*each, most) for each in zip(self._ordered, rooms, strict=True)]
+        kinds = {number: self._rows(self._ordered[number], most) for number in set(self._numbers)}
+        rows = [kinds[number] for number in self._numbers]
         before = self._trial.checkpoint()
         for tried, choice in enumerate(self._choices(rows)):
             if tried == TRIED_MAX:
@@ -75,13 +75,19 @@ class LeastLossSearch(whole_gang_search.WholeGangSearch):
     def _ordered(self) -> Sequence[jobs.Task]:
         """The tasks to be placed, the largest first, equal ones next to each other."""
         needed = self._needed_of([task for task in self._tasks if not task.best_effort])
-        kinds = [nominated_pods.alike(self._session, task) for task in needed]
-        places = range(len(needed))
-        order = sorted(
-            places,
-            key=lambda at: (-self._part(self._session.request(needed[at])), kinds.index(kinds[at])),
-        )
+        first = self._first_equal(needed)
+        sizes = [float(self._session.request(task) @ self._weights) for task in needed]
+        order = sorted(range(len(needed)), key=lambda at: (-sizes[at], first[at]))
         return [needed[at] for at in order]
+
+    @functools.cached_property
+    def _numbers(self) -> Numbers:
+        """For each of the tasks, the first one that is equal."""
+        return self._first_equal(self._ordered)
+
+    def _first_equal(self, tasks: Sequence[jobs.Task]) -> Numbers:
+        kinds = [nominated_pods.alike(self._session, task) for task in tasks]
+        return tuple(kinds.index(kind) for kind in kinds)
 
     @functools.cached_property
     def _weights(self) -> resources.Share:
@@ -89,16 +95,10 @@ class LeastLossSearch(whole_gang_search.WholeGangSearch):
         weights: resources.Share = 1 / np.maximum(self._session.cluster.allocatable.sum(axis=0), 1)
         return weights
 
-    def _part(self, amounts: resources.Vector) -> float:
-        """Return how much an amount (R,) is of all nodes."""
-        return float(amounts @ self._weights)
-
-    def _rows(
-        self, task: jobs.Task, room: resources.Vector, most: resources.Vector
-    ) -> Sequence[int]:
+    def _rows(self, task: jobs.Task, most: resources.Vector) -> Sequence[int]:
         """Return the rows where the task could have a place, those first that lack the least."""
-        request = self._session.request(task)
-        able = (room + most >= request)[:, request > 0].all(axis=1)
+        request, room = self._session.request(task), nominated_pods.room(self._session, task)
+        able = whole_gang_search.has_room(room + most, request)
         rows = np.flatnonzero(able & self._session.placement.reachable(task))
         lacking = np.maximum(request - room[rows], 0) @ self._weights
         found: list[int] = rows[np.argsort(lacking, kind="stable")[:ROWS_MAX]].tolist()
@@ -106,8 +106,7 @@ class LeastLossSearch(whole_gang_search.WholeGangSearch):
 
     def _choices(self, rows: Sequence[Sequence[int]]) -> Iterator[Rows]:
         """Yield rows for all tasks, in the order of what victims would free at least."""
-        kinds = [nominated_pods.alike(self._session, task) for task in self._ordered]
-        numbers = [kinds.index(kind) for kind in kinds]
+        numbers = self._numbers
         losses: dict[tuple[int, Numbers], float] = {}
         ahead: list[tuple[float, int, Rows]] = [(0.0, 0, ())]
         for _ in range(STEPS_MAX):

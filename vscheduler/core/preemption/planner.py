@@ -66,9 +66,7 @@ class Planner:
         self.session = session
         self.action = action.name
         self.hook = hook
-        self.whole_gangs = victims.WholeGangs(str(action.argument(f"{action.name}.wholeGangs")))
-        self._oldest = session.snapshot.now - action.seconds(f"{action.name}.minRuntime")
-        """Pods that started after this instant are left alone."""
+        self._limits = victims.Limits.of(action, session.snapshot.now)
         self.keep = action.seconds(KEEP) if KEEP in action.arguments else 0.0
         """Seconds for which resources are reserved for the replacements of moved pods."""
         self._phases: vain_claims.Phases = ()
@@ -88,7 +86,7 @@ class Planner:
         """Whether nothing but time has changed since nobody found victims in an earlier cycle."""
         self._phases = vain_claims.phases_of(self.session)
         known = self.session.parking.vain(self.action)
-        if known is None or not known.hold(self.session, self._oldest):
+        if known is None or not known.hold(self.session, self._limits.oldest):
             return False
         self.session.parking.note_vain(self.action, known)
         return True
@@ -99,7 +97,7 @@ class Planner:
         if session.work_budget.exhausted or session.touched or "_kept" not in self.__dict__:
             return
         youngest = self._kept.columns.pods.starts.max(initial=-math.inf)
-        seen = vain_claims.of(session, self._phases, float(youngest), self._oldest)
+        seen = vain_claims.of(session, self._phases, float(youngest), self._limits.oldest)
         session.parking.note_vain(self.action, seen)
 
     def plan(
@@ -136,7 +134,7 @@ class Planner:
         such pods, and whole gangs only if single pods don't suffice.
         """
         session = self.session
-        gangs = (False,) if self.whole_gangs is victims.WholeGangs.NEVER else (False, True)
+        gangs = (False,) if self._limits.whole_gangs is victims.WholeGangs.NEVER else (False, True)
         pods = (queue.name, nominated_pods.alike(session, preemptor.tasks[0]))
         kinds: list[Callable[..., search.VictimSearch]] = [search.VictimSearch]
         known = whole_gang_search.Found()
@@ -180,7 +178,7 @@ class Planner:
             return False
         bounds = self._bounds.get(queue.name)
         if bounds is None:
-            whole = self.whole_gangs is not victims.WholeGangs.NEVER
+            whole = self._limits.whole_gangs is not victims.WholeGangs.NEVER
             pool = self._pool(queue, scope, whole=whole, moving=False)
             kept = self._kept
             bounds = claim_bounds.ClaimBounds(self.session, kept.columns, kept.entitled, pool)
@@ -194,7 +192,7 @@ class Planner:
         session = self.session
         rules = victims.EvictionRules(
             whole=whole,
-            always=self.whole_gangs is victims.WholeGangs.ALWAYS,
+            always=self._limits.whole_gangs is victims.WholeGangs.ALWAYS,
             relocation=relocations.Relocation(session) if moving else None,
         )
         return victims.VictimCandidates(
@@ -202,7 +200,7 @@ class Planner:
             hook=self.hook,
             claimant=queue,
             scope=scope,
-            oldest=self._oldest,
+            oldest=self._limits.oldest,
             rules=rules,
         )
 
@@ -244,7 +242,7 @@ class Planner:
             self.session,
             self.session.dispatch.tells_alike(self.hook, "alike_resources"),
         )
-        columns = victim_columns.VictimColumns(session, self._oldest, by_resources=known)
+        columns = victim_columns.VictimColumns(session, self._limits.oldest, by_resources=known)
         session.spend("columns", len(columns.queues) // PODS_PER_UNIT + columns.pods.read)
         entitled = entitled_groups.EntitledGroups(session, columns, self.hook)
         return cheapest_nodes.KeptBounds(columns, entitled)

@@ -6,7 +6,7 @@ other queue, and thousands of jobs would have to be told.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from vscheduler.core.config import policy as policies
 from vscheduler.core.model import decisions, jobs, reclaim_outlooks, resources
@@ -24,9 +24,6 @@ PODS_MAX = 500
 
 POD_COST = 8
 """Approximate microseconds for one of them."""
-
-SURPLUS_LEAST = 0.5
-"""What a queue has beyond its share in units of resources.ResourceMap; shares may be fractions."""
 
 
 def told(session: working.Session, result: decisions.CycleResult) -> decisions.CycleResult:
@@ -53,14 +50,6 @@ def told(session: working.Session, result: decisions.CycleResult) -> decisions.C
     return replace(result, queues=figures, spent=spent, work=work)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Settings:
-    """What the action's arguments allow."""
-
-    oldest: float
-    whole_gangs: victims.WholeGangs
-
-
 class _Finder:
     """Finds outlooks in one cycle."""
 
@@ -70,7 +59,7 @@ class _Finder:
         self._session = session
         self._figures = figures
         self._left = PODS_MAX
-        self._settings = _settings(session.policy, session.snapshot.now)
+        self._limits = _limits(session.policy, session.snapshot.now)
         held = session.demands.held
         self._holding = [name for name in sorted(held) if any(held[name]) and name in figures]
 
@@ -86,41 +75,46 @@ class _Finder:
             return None
         if session.dispatch.any_says("overused", session.queues[queue.name]):
             return None
-        asked = [name for name in _asked(task) if _surplus(queue, name) < -SURPLUS_LEAST]
+        asked = [
+            name for name in _asked(task) if _surplus(queue, name) < -reclaim_outlooks.SURPLUS_LEAST
+        ]
         if not asked:
             return None
         open_ = [name for name in others if session.queues[name].reclaimable]
         above = [
             name
             for name in open_
-            if any(_surplus(self._figures[name], each) > SURPLUS_LEAST for each in asked)
+            if any(
+                _surplus(self._figures[name], each) > reclaim_outlooks.SURPLUS_LEAST
+                for each in asked
+            )
         ]
         over = {
             each: sum(max(0.0, _surplus(self._figures[name], each)) for name in above)
             for each in asked
         }
-        resource = max(asked, key=lambda name: over[name] > SURPLUS_LEAST)
+        resource = max(asked, key=lambda name: over[name] > reclaim_outlooks.SURPLUS_LEAST)
         made = reclaim_outlooks.ReclaimOutlook(
             resource=resource,
             allocated=queue.allocated.get(resource, 0.0),
             deserved=queue.entitlement.deserved.get(resource, 0.0),
             needed=_lacking(state) * task.pod_class.request.get(resource, 0),
-            configured=self._settings is not None,
+            configured=self._limits is not None,
             others=len(others),
             reclaimable=len(open_),
             above=tuple(above),
             surplus=over[resource],
         )
-        if self._settings is None or not above or made.exceeds_share:
+        if self._limits is None or not above or made.exceeds_share:
             return made
         if (RECLAIM, job) not in session.eviction_history.failed:
             return None  # it had no turn, or makes room now
-        return self._with_pods(made, self._settings, state, task)
+        return self._with_pods(made, self._limits, state, task)
 
     def _with_pods(
         self,
         made: reclaim_outlooks.ReclaimOutlook,
-        settings: _Settings,
+        limits: victims.Limits,
         state: job_state.JobState,
         task: jobs.Task,
     ) -> reclaim_outlooks.ReclaimOutlook:
@@ -128,8 +122,8 @@ class _Finder:
         limit = search.PROPORTION * _lacking(state) * task.pod_class.request.get(made.resource, 0)
         counted: Counter[reclaim_outlooks.Protection] = Counter()
         for owner, each in self._pods(frozenset(made.above)):
-            found = self._protection(settings, owner, each, task)
-            if found is None and self._is_kept_whole(settings, owner, each, made.resource, limit):
+            found = self._protection(limits, owner, each, task)
+            if found is None and self._is_kept_whole(limits, owner, each, made.resource, limit):
                 found = reclaim_outlooks.Protection.GANG
             counted[found or reclaim_outlooks.Protection.NONE] += 1
         pods = tuple((each, counted[each]) for each in reclaim_outlooks.Protection if counted[each])
@@ -141,19 +135,21 @@ class _Finder:
             if state.job.queue not in names:
                 continue
             for task in state.job.tasks:
-                if task.status in jobs.EVICTABLE and self._left:
+                if not self._left:
+                    return
+                if task.status in jobs.EVICTABLE:
                     self._left -= 1
                     self._session.spend("outlooks", POD_COST)
                     yield state, task
 
     def _protection(
-        self, settings: _Settings, owner: job_state.JobState, pod: jobs.Task, claimant: jobs.Task
+        self, limits: victims.Limits, owner: job_state.JobState, pod: jobs.Task, claimant: jobs.Task
     ) -> reclaim_outlooks.Protection | None:
         """Return what protects the pod alone, or None."""
         session = self._session
         if owner.protected or not pod.preemptable:
             return reclaim_outlooks.Protection.ANNOTATION
-        if evictable_pods.start(pod) > settings.oldest:
+        if evictable_pods.start(pod) > limits.oldest:
             return reclaim_outlooks.Protection.YOUNG
         if not session.cluster.budgets.spare((pod,)):
             return reclaim_outlooks.Protection.BUDGET
@@ -163,7 +159,7 @@ class _Finder:
 
     def _is_kept_whole(
         self,
-        settings: _Settings,
+        limits: victims.Limits,
         owner: job_state.JobState,
         pod: jobs.Task,
         resource: str,
@@ -172,22 +168,18 @@ class _Finder:
         """Whether the pod belongs to a gang's minimum, and the gang mustn't be evicted."""
         if victims.surplus_pod(owner, pod) is not None:
             return False
-        if settings.whole_gangs is victims.WholeGangs.ALWAYS:
+        if limits.whole_gangs is victims.WholeGangs.ALWAYS:
             return False
-        if settings.whole_gangs is victims.WholeGangs.NEVER:
+        if limits.whole_gangs is victims.WholeGangs.NEVER:
             return True
         return owner.job.allocated.get(resource, 0) > limit
 
 
-def _settings(policy: policies.Policy, now: float) -> _Settings | None:
-    """Return the settings of action reclaim; None if it isn't configured."""
+def _limits(policy: policies.Policy, now: float) -> victims.Limits | None:
+    """Return the limits of action reclaim; None if it isn't configured."""
     for each in policy.actions:
         if each.action.name == RECLAIM:
-            action = each.action(each.arguments)
-            return _Settings(
-                oldest=now - action.seconds(f"{RECLAIM}.minRuntime"),
-                whole_gangs=victims.WholeGangs(str(action.argument(f"{RECLAIM}.wholeGangs"))),
-            )
+            return victims.Limits.of(each.action(each.arguments), now)
     return None
 
 

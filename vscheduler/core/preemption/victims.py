@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from vscheduler.core.api import contracts
 from vscheduler.core.model import decisions, jobs, queues, resources
 from vscheduler.core.preemption import relocations
 from vscheduler.core.session import evictable_pods, job_state, ordering
@@ -51,6 +52,23 @@ class Scope:
             job.queue in self.queues
             and (self.only is None or job.id == self.only)
             and job.id != self.without
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What the arguments of an action protect."""
+
+    oldest: float
+    """Pods that started after this instant are left alone."""
+    whole_gangs: WholeGangs
+
+    @classmethod
+    def of(cls, action: contracts.Configured, now: float) -> "Limits":
+        """Read the arguments of an action."""
+        return cls(
+            oldest=now - action.seconds(f"{action.name}.minRuntime"),
+            whole_gangs=WholeGangs(str(action.argument(f"{action.name}.wholeGangs"))),
         )
 
 

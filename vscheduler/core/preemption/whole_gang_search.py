@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from vscheduler.core.model import jobs, resources, snapshot
+from vscheduler.core.model import jobs, nodes, resources, snapshot
 from vscheduler.core.placement import nominated_pods
 from vscheduler.core.placement.gang_search import attempt
 from vscheduler.core.preemption import (
@@ -139,9 +139,8 @@ class WholeGangSearch(search.VictimSearch):
 
     def _may_fit(self, task: jobs.Task, most: resources.Vector) -> bool:
         """Whether some node has room for the task then, as far as amounts are concerned."""
-        request = self._session.request(task)
         room = nominated_pods.room(self._session, task) + most
-        return bool((room >= request)[:, request > 0].all(axis=1).any())
+        return bool(has_room(room, self._session.request(task)).any())
 
     def _groups_on(self, task: jobs.Task, row: int) -> Sequence[victims.VictimGroup]:
         """Return the victims on this node that are preferred, or those that free the least."""
@@ -171,3 +170,8 @@ class WholeGangSearch(search.VictimSearch):
             return False
         self._accept(task, row, found)
         return True
+
+
+def has_room(room: resources.Vector, request: resources.Vector) -> nodes.Mask:
+    """Return the nodes (N,) on which a request fits in the room (N, R)."""
+    return np.asarray((room >= request)[:, request > 0].all(axis=1))
