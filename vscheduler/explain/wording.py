@@ -45,16 +45,8 @@ def _reclaim(explanation: remedies.Explanation) -> list[str]:
 
 def remedy_lines(explanation: remedies.Explanation) -> list[str]:
     """Return what would start the job as lines of text."""
-    if explanation.starts is not None:
-        return [f"It starts in cycle {explanation.starts} if nothing changes."]
-    if explanation.remedies:
-        found = ["Any one of these changes would start it:"]
-        found += [f"  - {sentence(each)}" for each in explanation.remedies]
-    else:
-        found = ["No single change that was tried would start it."]
-    if explanation.cut:
-        found.append(f"Not searched to the end: {phrases.listed(explanation.cut)}.")
-    return found
+    messages = [sentence(each) for each in explanation.remedies]
+    return phrases.remedies(explanation.starts, messages, explanation.cut)
 
 
 def tree(explanation: remedies.Explanation) -> dict[str, Any]:

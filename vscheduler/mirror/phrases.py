@@ -108,3 +108,23 @@ def listed(words: Sequence[str]) -> str:
 def quantity(resource: str, value: float) -> str:
     """Return an amount with its resource: `8 cpu`."""
     return f"{amount(resource, value)} {resource}"
+
+
+def remedies(
+    starts: int | None, messages: Sequence[str], cut: Sequence[str], *, hidden: int = 0
+) -> list[str]:
+    """Return what would start a job as lines of text.
+
+    `starts` is the cycle in which it starts anyway, `hidden` the number of changes that concern
+    what the user may not see, and `cut` names the kinds of changes not searched to the end.
+    """
+    if starts is not None:
+        return [f"It starts in cycle {starts} if nothing changes."]
+    lines = ["No single change that was tried would start it."]
+    if messages:
+        lines = ["Any one of these changes would start it:", *(f"  - {each}" for each in messages)]
+    if hidden:
+        lines.append(f"{hidden} more would, which concern what you may not see.")
+    if cut:
+        lines.append(f"Not searched to the end: {listed(cut)}.")
+    return lines

@@ -9,13 +9,11 @@ import click
 
 from vscheduler.cli import lazy_commands, screen
 from vscheduler.cli.job import (
-    documents,
     explained,
     histories,
     job_completion,
     job_figures,
     job_flags,
-    job_tables,
     selection,
 )
 from vscheduler.cli.queue import cluster_client, completion
@@ -141,28 +139,14 @@ def get_command(*, names: tuple[str, ...], output: str, **flags: object) -> None
     if given.server:
         with _page(given) as (page, namespace):
             told_by_page, missing = page_commands.chosen(page, names, namespace)
-            page_commands.get(told_by_page, output, single=len(names) == 1)
+            listing.details(told_by_page, output, single=len(names) == 1, namespaces=True)
             _end(placing.Seen(notes=page.notes()), missing)
     with _cluster(given) as (cluster, namespace, policy):
         seen = placing.look(cluster, namespace, given.nodes)
         found, missing = _chosen(names, seen, namespace, policy)
         events = _events(cluster, namespace) if output not in {"name", "wide"} else []
         told = [(each, histories.of(each, events)) for each in found]
-        if output == "wide":
-            screen.say(
-                *job_tables.listed(found, listing.style(wide=True), namespaces=namespace is None),
-                painted=True,
-            )
-        elif output in listing.PROGRAMS:
-            listing.print_objects(
-                [(each, documents.tree(each, history)) for each, history in told],
-                output,
-                single=len(names) == 1,
-            )
-        else:
-            style = listing.style(wide=False)
-            blocks = [job_tables.block(each, history, style) for each, history in told]
-            screen.say(*page_commands.joined(blocks), painted=True)
+        listing.details(told, output, single=len(names) == 1, namespaces=namespace is None)
         _end(seen, missing)
 
 
@@ -185,28 +169,27 @@ def why_command(*, names: tuple[str, ...], output: str, **flags: object) -> None
     if given.server:
         with _page(given) as (page, namespace):
             told_by_page, missing = page_commands.chosen(page, names, namespace)
-            page_commands.why(page, told_by_page, output, single=len(names) == 1)
+            shown = [page_commands.explained_by(page, each) for each, _ in told_by_page]
+            listing.explanations(shown, output, single=len(names) == 1)
             _end(placing.Seen(notes=page.notes()), missing)
     with _cluster(given) as (cluster, namespace, policy):
         seen = placing.look(cluster, namespace, given.nodes)
         found, missing = _chosen(names, seen, namespace, policy)
         around = placing.surroundings(cluster) if any(each.waits for each in found) else None
         told = [(each, remedy_lines.found(each, seen, around, policy)) for each in found]
-        if output == "text":
-            readable = around is not None and seen.complete
-            blocks = []
-            for each, explanation in told:
-                helps = remedy_lines.lines(each, explanation, readable=readable)
-                queue = placing.queue_of(seen, each.queue)
-                about = [] if queue is None else explained.of_queue(queue)
-                blocks.append(explained.lines(each, about, helps, listing.style(wide=False)))
-            screen.say(*page_commands.joined(blocks), painted=True)
-        else:
-            trees = [
-                (each, documents.tree(each) | {"remedies": remedy_lines.tree(explanation)})
-                for each, explanation in told
-            ]
-            listing.print_objects(trees, output, single=len(names) == 1)
+        readable = around is not None and seen.complete
+        explanations = []
+        for each, explanation in told:
+            queue = placing.queue_of(seen, each.queue)
+            explanations.append(
+                explained.Explained(
+                    job=each,
+                    about_queue=[] if queue is None else explained.of_queue(queue),
+                    helps=remedy_lines.lines(each, explanation, readable=readable),
+                    remedies=remedy_lines.tree(explanation),
+                )
+            )
+        listing.explanations(explanations, output, single=len(names) == 1)
         if not given.scheduler_conf and any(each.place is not None for each in found):
             screen.say(
                 "Places assume the built-in configuration; give the scheduler's own with "
@@ -225,30 +208,29 @@ def _cluster(
         policy = configuration.load(given.scheduler_conf).policy
     except configuration.ConfigurationError as error:
         screen.fail(error.problems)
-    try:
-        with (
-            cluster_client.tidy_end(),
-            cluster_client.opened(given.kubeconfig, given.context) as cluster,
-        ):
-            named = given.namespace or ("" if given.all_namespaces else cluster.namespace)
-            yield cluster, None if given.all_namespaces else named, policy
-    except cluster_client.ClusterError as error:
-        raise click.ClickException(plain_text.shown(str(error))) from error
-    except KeyboardInterrupt:
-        sys.exit(cluster_client.INTERRUPTED_STATUS)
+    with _sentences(), cluster_client.opened(given.kubeconfig, given.context) as cluster:
+        named = given.namespace or ("" if given.all_namespaces else cluster.namespace)
+        yield cluster, None if given.all_namespaces else named, policy
 
 
 @contextmanager
 def _page(given: job_flags.Flags) -> Iterator[tuple[page_client.PageClient, str | None]]:
     """Provide the page and the namespace (None: all); errors become sentences."""
+    with (
+        _sentences(),
+        page_client.signed_in(
+            given.server, given.server_ca, given.token_file, given.kubeconfig, given.context
+        ) as page,
+    ):
+        yield page, None if given.all_namespaces else given.namespace or page.namespace
+
+
+@contextmanager
+def _sentences() -> Iterator[None]:
+    """Turn errors into sentences, and Ctrl-C into its exit status."""
     try:
-        with (
-            cluster_client.tidy_end(),
-            page_client.signed_in(
-                given.server, given.server_ca, given.token_file, given.kubeconfig, given.context
-            ) as page,
-        ):
-            yield page, None if given.all_namespaces else given.namespace or page.namespace
+        with cluster_client.tidy_end():
+            yield
     except cluster_client.ClusterError as error:
         raise click.ClickException(plain_text.shown(str(error))) from error
     except KeyboardInterrupt:
@@ -282,16 +264,13 @@ def _chosen(
     pods = _inside(seen.objects.get(Kind.POD, ()), namespace)
     there = {each.key for each in every}
     alone = [pod for pod in pods if _group_key(pod) not in there]
-    found: dict[str, job_figures.Job] = {}
+    found, unknown = selection.named(every, names)
     missing: list[str] = []
-    for name in dict.fromkeys(names):
+    for name in unknown:
         wanted = workloads.parse(name)
-        meant = [each for each in every if workloads.matches(wanted, each.names)]
-        found.update({each.key: each for each in meant})
-        if not meant:
-            why = explained.without_group(wanted, alone)
-            missing += why or [_not_there(wanted, name, seen, namespace)]
-    return list(found.values()), missing
+        why = explained.without_group(wanted, alone)
+        missing += why or [_not_there(wanted, name, seen, namespace)]
+    return found, missing
 
 
 def _not_there(

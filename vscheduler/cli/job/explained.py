@@ -1,6 +1,7 @@
 """`vscheduler job why`: why a job waits, where in line it is, and what would help, as text."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from vscheduler.cli import screen
@@ -15,15 +16,22 @@ PODS_MAX = 5
 """How many pods with messages of their own are named."""
 
 
-def lines(
-    job: job_figures.Job,
-    about_queue: Iterable[str],
-    helps: Sequence[str],
-    style: queue_tables.Style,
-) -> list[str]:
-    """Return the explanation of a job, with sentences about its queue; `helps` says what would
-    start it.
-    """
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explained:
+    """A job, and all that is known of why it waits."""
+
+    job: job_figures.Job
+    about_queue: Iterable[str]
+    """Sentences about its queue."""
+    helps: Sequence[str]
+    """What would start it, as lines of text."""
+    remedies: Object | None
+    """The same for programs; None if it isn't known."""
+
+
+def lines(explanation: Explained, style: queue_tables.Style) -> list[str]:
+    """Return an explanation as lines of text."""
+    job, helps = explanation.job, explanation.helps
     made = [f"{job.workload} in namespace {job.namespace} {_state(job, style)}"]
     made.append(f"PodGroup {job.name}, queue {job.queue}: {job_tables.pods_sentence(job)}")
     if job.waits:
@@ -35,7 +43,7 @@ def lines(
     if place:
         made += ["", *_wrapped([f"Place in line: {place}."], style)]
     if job.waits:
-        made += _wrapped(about_queue, style)
+        made += _wrapped(explanation.about_queue, style)
     if helps:
         made.append("")
         for each in helps:

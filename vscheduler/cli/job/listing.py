@@ -8,7 +8,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from vscheduler.cli import output, screen
-from vscheduler.cli.job import documents, job_figures, job_tables, placing
+from vscheduler.cli.job import (
+    documents,
+    explained,
+    histories,
+    job_figures,
+    job_tables,
+    placing,
+)
 from vscheduler.cli.queue import queue_tables, queue_watch, served_kinds
 from vscheduler.mirror import phrases
 
@@ -63,6 +70,44 @@ class Listing:
         fresh = [each for each in notes(seen) if each not in self.said]
         self.said.update(fresh)
         screen.say(*fresh, err=True)
+
+
+def details(
+    told: Sequence[tuple[job_figures.Job, Sequence[histories.Entry]]],
+    how: str,
+    *,
+    single: bool,
+    namespaces: bool,
+) -> None:
+    """Print jobs with their pods, and what happened to them."""
+    if how == "wide":
+        found = [each for each, _ in told]
+        lines = job_tables.listed(found, style(wide=True), namespaces=namespaces)
+        screen.say(*lines, painted=True)
+    elif how in PROGRAMS:
+        made = [(each, documents.tree(each, history)) for each, history in told]
+        print_objects(made, how, single=single)
+    else:
+        suited = style(wide=False)
+        _say_blocks([job_tables.block(each, history, suited) for each, history in told])
+
+
+def explanations(made: Sequence[explained.Explained], how: str, *, single: bool) -> None:
+    """Print why jobs wait, and what would start them."""
+    if how == "text":
+        suited = style(wide=False)
+        _say_blocks([explained.lines(each, suited) for each in made])
+    else:
+        trees = [
+            (each.job, documents.tree(each.job) | {"remedies": each.remedies}) for each in made
+        ]
+        print_objects(trees, how, single=single)
+
+
+def _say_blocks(blocks: Sequence[Sequence[str]]) -> None:
+    """Print blocks of lines with a blank line between them."""
+    lines = [line for at, each in enumerate(blocks) for line in ([""] if at else []) + list(each)]
+    screen.say(*lines, painted=True)
 
 
 def print_objects(

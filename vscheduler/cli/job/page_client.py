@@ -233,14 +233,6 @@ def _pod(found: Document) -> job_figures.Pod:
 
 def remedy_lines(found: Document) -> Sequence[str]:
     """Return what would start a job as lines of text."""
-    if found["startsInCycle"]:
-        return [f"It starts in cycle {found['startsInCycle']} if nothing changes."]
-    lines = ["No single change that was tried would start it."]
-    if found["remedies"]:
-        lines = ["Any one of these changes would start it:"]
-        lines += [f"  - {each['message']}" for each in found["remedies"]]
-    if found["hidden"]:
-        lines.append(f"{found['hidden']} more would, which concern what you may not see.")
-    if found["cutShort"]:
-        lines.append(f"Not searched to the end: {phrases.listed(found['cutShort'])}.")
-    return lines
+    messages = [each["message"] for each in found["remedies"]]
+    starts, cut = found["startsInCycle"], found["cutShort"]
+    return phrases.remedies(starts, messages, cut, hidden=found["hidden"])

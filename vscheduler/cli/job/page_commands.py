@@ -3,16 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 
-from vscheduler.cli import screen
-from vscheduler.cli.job import (
-    documents,
-    explained,
-    histories,
-    job_figures,
-    job_tables,
-    listing,
-    page_client,
-)
+from vscheduler.cli.job import explained, histories, job_figures, page_client, selection
 from vscheduler.cli.queue import cluster_client
 from vscheduler.mirror import workloads
 
@@ -37,58 +28,28 @@ def chosen(
 ) -> tuple[Told, list[str]]:
     """Return the named jobs with pods and history, and a sentence for each name without any."""
     every = page.jobs(namespace)
-    found: dict[str, job_figures.Job] = {}
+    found, unknown = selection.named(every, names)
     missing = []
-    for name in dict.fromkeys(names):
-        wanted = workloads.parse(name)
-        meant = [each for each in every if workloads.matches(wanted, each.names)]
-        found.update({each.key: each for each in meant})
-        if not meant:
-            near = workloads.similar(wanted, (each for job in every for each in job.names))
-            hint = f"; did you mean {' or '.join(near)}?" if near else ""
-            missing.append(f"there is no job {name} that you may see{hint}")
-    return [page.job(each) for each in found.values()], missing
-
-
-def get(told: Told, output: str, *, single: bool) -> None:
-    """Show details of jobs."""
-    if output == "wide":
-        rows = job_tables.listed(
-            [each for each, _ in told], listing.style(wide=True), namespaces=True
+    for name in unknown:
+        near = workloads.similar(
+            workloads.parse(name), (each for job in every for each in job.names)
         )
-        screen.say(*rows, painted=True)
-    elif output in listing.PROGRAMS:
-        trees = [(each, documents.tree(each, history)) for each, history in told]
-        listing.print_objects(trees, output, single=single)
-    else:
-        style = listing.style(wide=False)
-        blocks = [job_tables.block(each, history, style) for each, history in told]
-        screen.say(*joined(blocks), painted=True)
+        hint = f"; did you mean {' or '.join(near)}?" if near else ""
+        missing.append(f"there is no job {name} that you may see{hint}")
+    return [page.job(each) for each in found], missing
 
 
-def why(page: page_client.PageClient, told: Told, output: str, *, single: bool) -> None:
-    """Explain why jobs wait, and what would start them."""
-    trees, blocks = [], []
-    for each, _ in told:
-        helps: Sequence[str] = []
-        found = None
-        if each.waits:
-            try:
-                found = page.remedies(each)
-                helps = page_client.remedy_lines(found)
-            except cluster_client.Unreachable:
-                raise
-            except cluster_client.ClusterError as error:
-                helps = [str(error)]
-        trees.append((each, documents.tree(each) | {"remedies": found}))
-        about = page.about_queue(each.queue)
-        blocks.append(explained.lines(each, about, helps, listing.style(wide=False)))
-    if output == "text":
-        screen.say(*joined(blocks), painted=True)
-    else:
-        listing.print_objects(trees, output, single=single)
-
-
-def joined(blocks: Sequence[Sequence[str]]) -> list[str]:
-    """Return blocks of lines with a blank line between them."""
-    return [line for at, each in enumerate(blocks) for line in ([""] if at else []) + list(each)]
+def explained_by(page: page_client.PageClient, job: job_figures.Job) -> explained.Explained:
+    """Return why a job waits, and what would start it. Raises cluster_client.Unreachable."""
+    helps: Sequence[str] = []
+    found = None
+    if job.waits:
+        try:
+            found = page.remedies(job)
+            helps = page_client.remedy_lines(found)
+        except cluster_client.Unreachable:
+            raise
+        except cluster_client.ClusterError as error:
+            helps = [str(error)]
+    about = page.about_queue(job.queue)
+    return explained.Explained(job=job, about_queue=about, helps=helps, remedies=found)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from vscheduler.cli.job import job_figures
 from vscheduler.core.model import jobs
+from vscheduler.mirror import workloads
 
 WAITING = "Waiting"
 STATES = (WAITING, *(str(phase) for phase in jobs.Phase))
@@ -54,3 +55,18 @@ def _rank(job: job_figures.Job, order: str) -> tuple[object, ...]:
         job.namespace,
         job.workload,
     )
+
+
+def named(
+    every: Sequence[job_figures.Job], names: Sequence[str]
+) -> tuple[list[job_figures.Job], list[str]]:
+    """Return the jobs that are meant by names of workloads or PodGroups, and names without any."""
+    found: dict[str, job_figures.Job] = {}
+    unknown = []
+    for name in dict.fromkeys(names):
+        wanted = workloads.parse(name)
+        meant = {each.key: each for each in every if workloads.matches(wanted, each.names)}
+        found.update(meant)
+        if not meant:
+            unknown.append(name)
+    return list(found.values()), unknown
