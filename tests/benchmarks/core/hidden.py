@@ -6,23 +6,18 @@ is bound, or nothing is searched for any more.
 """
 
 import argparse
-import gc
 import random
 import sys
-import time
 from collections.abc import Sequence
 
 from tests.benchmarks.core import clusters, inflation, timing
-from vscheduler.core import cycle
 from vscheduler.core.actions import allocate
 from vscheduler.core.model import snapshot
-from vscheduler.daemon import pacing
 
 NODES = 1000
 CYCLES_MAX = 8
 ROUNDS = 2
 """Of each cycle, the quicker of so many counts."""
-BUDGET = pacing.Pace().budget
 MILLI = 1000
 
 
@@ -62,18 +57,8 @@ def placed(
         policy = policy.with_argument(allocate.Allocate.name, allocate.SEARCH_STEPS, 0)
     longest = 0.0
     for _ in range(CYCLES_MAX):
-        taking = []
-        for _ in range(ROUNDS):
-            taken = cluster.snapshot(carried)
-            gc.collect()
-            gc.disable()
-            factor = inflated.now()
-            began = time.thread_time()
-            result = cycle.run_cycle(taken, policy, BUDGET)
-            took = time.thread_time() - began
-            taking.append(took * 2 / (factor + inflated.now()))
-            gc.enable()
-        longest = max(longest, min(taking))
+        result, _, seconds = timing.quickest(cluster, carried, policy, inflated, ROUNDS)
+        longest = max(longest, seconds)
         carried = result.carried
         if result.binds or (result.finished and not timing.is_searching(result)):
             return bool(result.binds), longest

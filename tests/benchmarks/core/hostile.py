@@ -6,18 +6,14 @@ is divided by how much a busy machine inflates it meanwhile.
 """
 
 import argparse
-import gc
 import random
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tests.benchmarks.core import clusters, inflation, timing
-from vscheduler.core import cycle
 from vscheduler.core.actions import allocate
 from vscheduler.core.model import snapshot
-from vscheduler.daemon import pacing
 
 NODES = 5000
 CYCLES_MAX = 24
@@ -25,7 +21,6 @@ SMALL: clusters.Amounts = {"cpu": "1", "memory": "1Gi"}
 """Fits on any node."""
 LARGE = 20
 """Nodes with room for more than small pods."""
-BUDGET = pacing.Pace().budget
 
 
 def packed(gangs: int) -> clusters.Cluster:
@@ -107,19 +102,8 @@ def longest(
         policy = policy.with_argument(allocate.Allocate.name, allocate.SEARCH_STEPS, 0)
     seconds, quiet, bound, cycles = 0.0, 0.0, 0, 0
     while cycles < CYCLES_MAX:
-        taking, cycles = list[tuple[float, float]](), cycles + 1
-        for _ in range(rounds):
-            taken = cluster.snapshot(carried)
-            gc.collect()
-            gc.disable()
-            factor = inflated.now()
-            began = time.thread_time()
-            result = cycle.run_cycle(taken, policy, BUDGET)
-            took = time.thread_time() - began
-            taking.append((took, took * 2 / (factor + inflated.now())))
-            gc.enable()
-        seconds = max(seconds, min(each for each, _ in taking))
-        quiet = max(quiet, min(each for _, each in taking))
+        result, as_it_is, alone = timing.quickest(cluster, carried, policy, inflated, rounds)
+        seconds, quiet, cycles = max(seconds, as_it_is), max(quiet, alone), cycles + 1
         bound += len(result.binds)
         carried = result.carried
         cluster.bind(result)

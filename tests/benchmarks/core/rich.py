@@ -18,7 +18,6 @@ from tests.benchmarks.core import cases as common
 from tests.benchmarks.core import clusters, timing
 from vscheduler.core import cycle
 from vscheduler.core.model import snapshot
-from vscheduler.daemon import pacing
 
 GANG = 10
 NODES = (1250, 2500, 5000)
@@ -31,7 +30,6 @@ VALUES = 1000
 NODES_PER_POOL = 10
 NODES_PER_QUEUE = 5
 LEVELS = 5
-BUDGET = pacing.Pace().budget
 CYCLES_MAX = 400
 ZONE = "topology.kubernetes.io/zone"
 PLUGINS = ("priority gang conformance pdb", "overcommit drf predicates {} nodeorder binpack")
@@ -263,7 +261,7 @@ def longest(case: common.Case) -> tuple[float, int]:
     while bound < case.bound and cycles < CYCLES_MAX:
         cycles += 1
         began = time.thread_time()
-        result = cycle.run_cycle(cluster.snapshot(carried), policy, BUDGET)
+        result = cycle.run_cycle(cluster.snapshot(carried), policy, timing.BUDGET)
         seconds = max(seconds, time.thread_time() - began)
         carried = result.carried
         bound += len(result.binds)

@@ -18,13 +18,12 @@ from collections.abc import Sequence
 from tests.benchmarks import figures
 from tests.benchmarks.core import clusters, timing
 from vscheduler.core import cycle
-from vscheduler.daemon import application, pacing
+from vscheduler.daemon import application
 
 NODES = (1000, 2000, 5000, 15_000)
 PODS_PER_NODE = 10
 MORE = 1000
 PREDICTED = 50_000
-BUDGET = pacing.Pace().budget
 COLUMNS = ("MiB", "first snapshot ms", "one change ms", "1,000 pods ms", "longest cycle ms")
 CYCLES_MAX = 100
 
@@ -52,18 +51,18 @@ def measure(nodes: int, schedulers: int = 1, part: int = 0) -> list[float]:
     gc.collect()
     gc.freeze()
     began = time.thread_time()
-    carried = cycle.run_cycle(cluster.snapshot(), policy, BUDGET).carried
+    carried = cycle.run_cycle(cluster.snapshot(), policy, timing.BUDGET).carried
     took = [time.thread_time() - began]
     cluster.show_pod(first, 0, first.requests[0], node=first.nodes[0], phase="Succeeded")
     began = time.thread_time()
-    carried = cycle.run_cycle(cluster.snapshot(carried), policy, BUDGET).carried
+    carried = cycle.run_cycle(cluster.snapshot(carried), policy, timing.BUDGET).carried
     took.append(time.thread_time() - began)
     for number in range(0, MORE, PODS_PER_NODE):
         cluster.add(clusters.Gang(name=f"new-{number:04}", requests=[clusters.POD] * PODS_PER_NODE))
     bound, each = 0, list[float]()
     while bound < MORE and len(each) < CYCLES_MAX:
         began = time.thread_time()
-        result = cycle.run_cycle(cluster.snapshot(carried), policy, BUDGET)
+        result = cycle.run_cycle(cluster.snapshot(carried), policy, timing.BUDGET)
         each.append(time.thread_time() - began)
         carried, bound = result.carried, bound + len(result.binds)
         for bind in result.binds:

@@ -22,10 +22,8 @@ from vscheduler.core.model import snapshot
 from vscheduler.core.placement import placement
 from vscheduler.core.placement.gang_search import attempt, search
 from vscheduler.core.session import work_budget
-from vscheduler.daemon import pacing
 
 CYCLES_MAX = 40
-BUDGET = pacing.Pace().budget
 COUNTED: Mapping[str, tuple[Any, str]] = {
     "tasks": (allocate, "_place_next"),
     "plans and rows": (placement.Placement, "_refresh"),
@@ -115,7 +113,7 @@ def main() -> int:
             factors.append(inflated.now())
             with watched(clock):
                 began = time.thread_time()
-                result = cycle.run_cycle(taken, policy, BUDGET)
+                result = cycle.run_cycle(taken, policy, timing.BUDGET)
                 took += time.thread_time() - began
             gc.enable()
             spent, carried = spent + result.spent, result.carried

@@ -4,6 +4,7 @@ import math
 import sys
 from collections.abc import Callable
 
+import numpy.ma  # noqa: F401 - np.unique imports it when it is first called, with 30,000 calls
 import pytest
 
 from tests.benchmarks.core import rich, timing

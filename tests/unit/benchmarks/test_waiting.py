@@ -57,7 +57,6 @@ def test_one_of_each_kind_asks_for_victims() -> None:
     """105 calls for each job of five that are alike, of which 58 tell what has changed; 195 when
     each job asked.
     """
-    calls_when_one_comes(5)  # the first look ahead imports a part of numpy
     few = calls_when_one_comes(FEW)
     assert calls_when_one_comes(MANY) - few <= CHANGE_CALLS_MAX * (MANY - FEW)
 
