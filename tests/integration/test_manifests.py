@@ -53,11 +53,11 @@ def parsed(deployment: Document) -> settings.Settings:
             assert each["valueFrom"]["fieldRef"]["fieldPath"] == "metadata.namespace"
             environment[each["name"]] = deployment["metadata"]["namespace"]
     name, *flags = words["args"]
-    command = main.vscheduler.commands[name]
+    parent = main.vscheduler.make_context("vscheduler", [name, *flags])
     with pytest.MonkeyPatch.context() as patch:
         for key, value in environment.items():
             patch.setenv(key, value)
-        given = command.make_context(name, flags).params
+        given = main.vscheduler.commands[name].make_context(name, flags, parent).params
     fields = settings.Given.__dataclass_fields__.keys()
     return settings.check(settings.Given(**{k: v for k, v in given.items() if k in fields}))
 
