@@ -79,11 +79,13 @@ async def linked(path: Path, *, watched: bool = False) -> AsyncIterator[connecti
     """A connection with these credentials; somebody looks after them, or nobody."""
     link = await connection.Connection.open(connection.Access(kubeconfig=str(path)))
     task = asyncio.create_task(link.refresh_credentials()) if watched else None
-    yield link
-    if task is not None:
-        task.cancel()
-        await asyncio.wait({task})
-    await link.close()
+    try:
+        yield link
+    finally:
+        if task is not None:
+            task.cancel()
+            await asyncio.wait({task})
+        await link.close()
 
 
 async def get(link: connection.Connection) -> None:

@@ -154,14 +154,12 @@ class Credentials:
         before = self._found
         try:
             async with asyncio.timeout(PLUGIN_SECONDS):
-                found = _checked(await _read(self._access), before)
+                found = _checked(await _read(self._access, before), before)
         except (CredentialsError, TimeoutError) as error:
             self._warn_once(str(error) or "the plugin takes too long")
             return
         self._last_warning = ""
         held = found.held
-        if found.tls == before.tls:
-            held = replace(held, context=before.held.context)
         if held.context is before.held.context and held.headers == before.held.headers:
             held = before.held
         self._found = replace(found, configuration=before.configuration, held=held)
@@ -189,8 +187,12 @@ def _checked(found: _Found, before: _Found) -> _Found:
     return found
 
 
-async def _read(access: Access) -> _Found:
-    """Read all sources. Raises CredentialsError."""
+async def _read(access: Access, last: _Found | None = None) -> _Found:
+    """Read all sources. Raises CredentialsError.
+
+    While the TLS files are the same, the context of the last read is kept: loading all trusted CAs
+    takes some 30 ms, and a server that answers 401 has everything read once a second.
+    """
     first = _first_files(access)
     before = _digest(first)
     try:
@@ -201,7 +203,10 @@ async def _read(access: Access) -> _Found:
             if each
         ]
         tls = _digest(material)
-        context = rest.RESTClientObject(configuration).ssl_context
+        if last is not None and last.tls == tls:
+            context = last.held.context
+        else:
+            context = rest.RESTClientObject(configuration).ssl_context
         token = configuration.api_key.get("BearerToken", "").strip()
         user = _user(loader)
         of_token = {each: each.read_text().strip() for each in _token_file(user)}

@@ -13,6 +13,7 @@ import aiohttp
 import pytest
 import yaml
 from aiohttp import test_utils, web
+from kubernetes.aio.client import rest
 from kubernetes.aio.config import incluster_config
 from structlog import testing
 
@@ -174,6 +175,20 @@ async def test_a_token_that_is_written_during_a_read_is_read_again(
     assert server.refused == 0
 
 
+async def test_trusted_authorities_are_not_loaded_for_each_refused_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only when their files have changed, as loading them costs more than all else."""
+    path = rotated.kubeconfig(tmp_path / "config", "http://one", {"token": "old"})
+    known = await credentials.Credentials.read(connection.Access(kubeconfig=str(path)))
+    first = known.held
+    monkeypatch.setattr(rest, "RESTClientObject", None)
+    assert not await known.renew(first)
+    rotated.kubeconfig(path, "http://one", {"token": "new"})
+    assert await known.renew(first)
+    assert known.held.context is first.context
+
+
 async def test_what_is_wrong_is_said_without_secrets(tmp_path: Path) -> None:
     """It goes into the log."""
     path = rotated.kubeconfig(tmp_path / "config", "http://one", {"token": "secret"})
@@ -196,9 +211,9 @@ async def test_a_plugin_is_asked_before_its_token_runs_out(
         reads: list[int] = []
         read = credentials._read
 
-        async def count(access: connection.Access) -> Any:
+        async def count(*arguments: Any) -> Any:
             reads.append(1)
-            return await read(access)
+            return await read(*arguments)
 
         monkeypatch.setattr(credentials, "_read", count)
         write("new")
