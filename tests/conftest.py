@@ -1,12 +1,14 @@
+import asyncio
 import logging
 import signal
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 import structlog
 
 from tests.integration import permissions
 from tests.properties import clusters
+from tests.virtual_time import running_on
 from vscheduler import containment
 from vscheduler.daemon.observability import logs
 from vscheduler.mirror import statuses
@@ -106,6 +108,13 @@ def nothing_is_contained(
     monkeypatch.setattr(containment.Failures, "failed", note)
     yield
     assert found == []
+
+
+@pytest.fixture
+async def virtual_time() -> AsyncIterator[None]:
+    """Timers that are due at once, for tests with neither sockets nor threads."""
+    with running_on(asyncio.get_running_loop()):
+        yield
 
 
 @pytest.fixture

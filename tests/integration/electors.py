@@ -4,10 +4,10 @@ import asyncio
 import functools
 import signal
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests import patience
 from tests.integration import daemons
 from vscheduler.cluster import leases
 from vscheduler.cluster.http import connection
@@ -64,7 +64,7 @@ class Ours:
 
     async def gain(self) -> api.Token:
         """Its token, once it has the Lease."""
-        await until(lambda: self.token)
+        await patience.until(lambda: self.token)
         assert self.token is not None
         return self.token
 
@@ -116,10 +116,3 @@ def spec(cluster: control_plane.ControlPlane) -> dict[str, Any]:
     """What the Lease says; empty where there is none."""
     found = cluster.api.find(PATH)
     return {} if found is None else dict(found.get("spec") or {})
-
-
-async def until(done: Callable[[], object]) -> None:
-    """Wait until something is so."""
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while not done():  # noqa: ASYNC110 - a thread, or a server, makes it so
-            await asyncio.sleep(0.05)
