@@ -1,16 +1,19 @@
-"""Waiting in tests: until something is so, never for a duration that a slow machine would need
-longer than. Whoever waits for what never becomes so fails after `SECONDS`.
-"""
+"""Waiting in tests: until something is so, never for a time that a slow machine would exceed."""
 
 import asyncio
 import time
 from collections.abc import Callable
 from typing import TypeVar
 
-SECONDS = 90.0
-"""Many times what anything takes on an idle machine: only a test that fails waits so long."""
+SECONDS = 50.0
+"""Many times what anything takes within a process on an idle machine: only a test that fails waits
+so long. Less than the minute after which much is tried again."""
+PROCESSES_SECONDS = 120.0
+"""The same for daemons and control planes, which take seconds to start."""
 TURNS = 30
 """What stays the same in so many turns of the event loop is at rest."""
+POLLS_SECONDS = 0.5
+"""Between two looks at what is expected to stay the same."""
 
 Found = TypeVar("Found")
 
@@ -20,21 +23,17 @@ def nothing() -> str:
     return ""
 
 
-def late(told: Callable[[], object]) -> str:
-    """What a test says that has waited in vain."""
-    return f"not so after {SECONDS:.0f} s: {told()}"
-
-
 async def until(
     done: Callable[[], Found],
     *,
+    seconds: float = SECONDS,
     told: Callable[[], object] = nothing,
     every_seconds: float = 0.005,
 ) -> Found:
     """Wait until something is so, while the event loop goes on. Gives what was found."""
-    deadline = time.monotonic() + SECONDS
+    deadline = time.monotonic() + seconds
     while not (found := done()):
-        assert time.monotonic() < deadline, late(told)
+        assert time.monotonic() < deadline, _late(seconds, told)
         await asyncio.sleep(every_seconds)
     return found
 
@@ -48,7 +47,7 @@ async def until_at_rest(seen: Callable[[], object], seconds: float = 0.15) -> No
     deadline = time.monotonic() + SECONDS
     before, same = seen(), 0
     while same < TURNS:
-        assert time.monotonic() < deadline, late(seen)
+        assert time.monotonic() < deadline, _late(SECONDS, seen)
         await asyncio.sleep(seconds / TURNS)
         now = seen()
         before, same = now, same + 1 if now == before else 0
@@ -61,10 +60,31 @@ def wait_until(
     told: Callable[[], object] = nothing,
     every_seconds: float = 0.05,
 ) -> Found:
-    """Wait until something is so, with a check before each look. Gives what was found."""
-    deadline = time.monotonic() + SECONDS
+    """Wait until other processes make something so, with a check before each further look.
+
+    Gives what was found.
+    """
+    deadline = time.monotonic() + PROCESSES_SECONDS
     while not (found := done()):
         check()
-        assert time.monotonic() < deadline, late(told)
+        assert time.monotonic() < deadline, _late(PROCESSES_SECONDS, told)
         time.sleep(every_seconds)
     return found
+
+
+def wait_until_at_rest(
+    seen: Callable[[], object], seconds: float, *, check: Callable[[], object] = nothing
+) -> None:
+    """Wait until what is seen has been the same for so long."""
+    deadline = time.monotonic() + PROCESSES_SECONDS
+    before, since = seen(), time.monotonic()
+    while time.monotonic() - since < seconds:
+        check()
+        assert time.monotonic() < deadline, _late(PROCESSES_SECONDS, seen)
+        time.sleep(min(POLLS_SECONDS, seconds))
+        if (now := seen()) != before:
+            before, since = now, time.monotonic()
+
+
+def _late(seconds: float, told: Callable[[], object]) -> str:
+    return f"not so after {seconds:.0f} s: {told()}"

@@ -4,6 +4,7 @@ import asyncio
 import functools
 import signal
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,7 @@ class Ours:
 
     async def gain(self) -> api.Token:
         """Its token, once it has the Lease."""
-        await patience.until(lambda: self.token)
+        await until(lambda: self.token)
         assert self.token is not None
         return self.token
 
@@ -116,3 +117,8 @@ def spec(cluster: control_plane.ControlPlane) -> dict[str, Any]:
     """What the Lease says; empty where there is none."""
     found = cluster.api.find(PATH)
     return {} if found is None else dict(found.get("spec") or {})
+
+
+async def until(done: Callable[[], object]) -> None:
+    """Wait until other processes, or threads, make something so."""
+    await patience.until(done, seconds=patience.PROCESSES_SECONDS, every_seconds=0.05)

@@ -1,8 +1,7 @@
 """The shipped roles, for whoever runs a scheduler in tests, and what an audit log says of them."""
 
 import json
-import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -55,14 +54,6 @@ def permit_account(plane: control_plane.ControlPlane, name: str, *schedulers: st
     subject = {"kind": "ServiceAccount", "namespace": NAMESPACE, "name": name}
     _bind(plane.api, name, subject, schedulers)
     return plane.kubeconfig_for_service_account(NAMESPACE, name)
-
-
-def until(condition: Callable[[], bool]) -> None:
-    """Ask again and again: the server takes up policies and roles a moment later."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
 
 
 def account(name: str) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 
 import urllib3
 
+from tests import patience
 from tests.faults import plans, proxying
 from tests.integration import daemons, histories
 from vscheduler.mirror.translate import group_names
@@ -163,18 +164,12 @@ def a_deployment(name: str) -> dict[str, Any]:
 
 def until_none(problems: Callable[[], Collection[object]]) -> None:
     """Wait until there are no problems; else say which they are."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while found := problems():
-        assert time.monotonic() < deadline, list(found)[:10]
-        time.sleep(POLL_SECONDS)
+    patience.wait_until(lambda: not problems(), told=lambda: list(problems())[:10])
 
 
 def until_quiet(proxy: proxying.Proxy) -> None:
     """Wait until nothing late is still to come."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while proxy.busy:
-        assert time.monotonic() < deadline
-        time.sleep(POLL_SECONDS)
+    patience.wait_until(lambda: not proxy.busy)
 
 
 @dataclass(slots=True)

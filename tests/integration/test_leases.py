@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from tests import patience
 from tests.faults import plans, proxying
 from tests.integration import electors
 from vscheduler.cluster.http import connection
@@ -72,28 +71,28 @@ async def test_kube_scheduler_and_we_take_over_from_each_other(
         return bool(holder()) and not holder().startswith("ours")
 
     kube = theirs()
-    await patience.until(held_by_them)
+    await electors.until(held_by_them)
     first = electors.spec(cluster)["leaseTransitions"]
     ours = begin("ours-1")
-    await patience.until(lambda: ours.standing.holder == holder())
+    await electors.until(lambda: ours.standing.holder == holder())
     kube.end(signal.SIGKILL)
     assert (await ours.gain()).may_act()
     assert electors.spec(cluster)["leaseTransitions"] == first + 1
 
     kube = theirs()
     await ours.crash()
-    await patience.until(held_by_them)
+    await electors.until(held_by_them)
     assert electors.spec(cluster)["leaseTransitions"] == first + 2
 
     ours = begin("ours-2")
-    await patience.until(lambda: ours.standing.holder == holder())
+    await electors.until(lambda: ours.standing.holder == holder())
     kube.end(signal.SIGTERM)
     await ours.gain()
     assert electors.spec(cluster)["leaseTransitions"] == first + 3
 
     kube = theirs()
     await ours.release()
-    await patience.until(held_by_them)
+    await electors.until(held_by_them)
     assert electors.spec(cluster)["leaseTransitions"] == first + 4
     assert kube.process.poll() is None
 
@@ -105,13 +104,13 @@ async def test_one_takes_over_from_another(
     one = begin("one")
     before = await one.gain()
     two = begin("two")
-    await patience.until(lambda: two.standing.holder == "one")
+    await electors.until(lambda: two.standing.holder == "one")
     assert two.token is None
     await one.crash()
     assert not before.may_act()
     await two.gain()
     three = begin("three")
-    await patience.until(lambda: three.standing.holder == "two")
+    await electors.until(lambda: three.standing.holder == "two")
     assert electors.spec(cluster)["leaseTransitions"] == 1
     await two.release()
     assert (await three.gain()).may_act()
@@ -139,7 +138,7 @@ async def test_a_lease_that_was_edited_by_hand_is_had_again(
     ours = begin("ours")
     before = await ours.gain()
     cluster.api.patch(electors.PATH, {"spec": garbage})
-    await patience.until(lambda: ours.token is not before and ours.token)
+    await electors.until(lambda: ours.token is not before and ours.token)
     token = await ours.gain()
     assert token.may_act()
     assert not before.may_act()
@@ -155,7 +154,7 @@ async def test_edits_that_leave_the_holder_alone_do_not_end_its_tenure(
     ours = begin("ours", timing=election_settings.Timing())
     before = await ours.gain()
     another = begin("another", timing=election_settings.Timing())
-    await patience.until(lambda: another.standing.holder == "ours")
+    await electors.until(lambda: another.standing.holder == "ours")
     edits: list[dict[str, Any]] = [
         {"spec": {"renewTime": "2999-01-01T00:00:00.000000Z"}},
         {"spec": {"renewTime": None, "acquireTime": "1970-01-01T00:00:00.000000Z"}},
@@ -165,7 +164,7 @@ async def test_edits_that_leave_the_holder_alone_do_not_end_its_tenure(
     for edit in edits:
         enough = len(ours.renewals) + 2
         cluster.api.patch(electors.PATH, edit)
-        await patience.until(partial(_renewed, ours, enough))
+        await electors.until(partial(_renewed, ours, enough))
         assert ours.token is before
         assert before.may_act()
     spec = electors.spec(cluster)
@@ -187,11 +186,11 @@ async def test_a_lease_that_is_deleted_is_made_anew_by_its_holder(
     ours = begin("ours", timing=election_settings.Timing())
     before = await ours.gain()
     another = begin("another", timing=election_settings.Timing())
-    await patience.until(lambda: another.standing.holder == "ours")
+    await electors.until(lambda: another.standing.holder == "ours")
     cluster.api.delete(electors.PATH)
-    await patience.until(lambda: cluster.api.find(electors.PATH))
+    await electors.until(lambda: cluster.api.find(electors.PATH))
     count = len(ours.renewals)
-    await patience.until(lambda: len(ours.renewals) > count)
+    await electors.until(lambda: len(ours.renewals) > count)
     assert ours.token is before
     assert before.may_act()
     assert electors.spec(cluster)["holderIdentity"] == "ours"
@@ -221,7 +220,7 @@ async def test_a_server_that_refuses_for_a_while_costs_no_lease(
     async with proxying.serving(upstream, plan) as proxy:
         ours = begin("ours", connection.Access(master=proxy.url), timing=election_settings.Timing())
         before = await ours.gain()
-        await patience.until(lambda: "done" in ours.renewals)
+        await electors.until(lambda: "done" in ours.renewals)
         assert ours.token is before
         assert before.may_act()
         refused = proxy.notes("^PUT", proxying.What.REFUSED)
@@ -235,7 +234,7 @@ async def test_a_namespace_that_is_missing_is_said_and_waited_for(
     """It isn't ours to make. In other namespaces than the shipped one, rights are given by hand."""
     access = connection.Access(kubeconfig=str(cluster.kubeconfig))
     ours = begin("ours", access, namespace="not-yet-there")
-    await patience.until(lambda: ours.standing.problem)
+    await electors.until(lambda: ours.standing.problem)
     assert "namespace not-yet-there doesn't exist: create it" in ours.standing.problem
     cluster.create_namespace("not-yet-there")
     assert (await ours.gain()).may_act()
@@ -248,6 +247,6 @@ async def test_a_right_that_is_missing_is_named(
     """As the API server names it."""
     access = connection.Access(kubeconfig=str(cluster.kubeconfig_for("nobody-at-all")))
     ours = begin("ours", access)
-    await patience.until(lambda: ours.standing.problem)
+    await electors.until(lambda: ours.standing.problem)
     assert "the right to get leases (coordination.k8s.io)" in ours.standing.problem
     assert "nobody-at-all" in ours.standing.problem

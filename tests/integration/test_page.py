@@ -6,6 +6,7 @@ from typing import Any
 import urllib3
 import yaml
 
+from tests import patience
 from tests.integration import daemons, permissions, test_tenants
 from vscheduler.mirror import paths
 from vscheduler.sandbox import control_plane
@@ -62,7 +63,7 @@ def test_a_tenant_sees_its_own_and_a_stranger_nothing(
 
         test_tenants.apply(cluster, "apply", PAGE)
         for kind in (paths.TOKEN_REVIEWS, paths.ACCESS_REVIEWS):
-            permissions.until(lambda kind=kind: may_create(cluster, kind))  # type: ignore[misc]  # of now
+            patience.wait_until(lambda kind=kind: may_create(cluster, kind))  # type: ignore[misc]  # of now
         daemons.until(lambda: asked(port, "jobs", tenant)[1]["count"] == 1, daemon)
         _, jobs = asked(port, "jobs", tenant)
         (job,) = jobs["jobs"]

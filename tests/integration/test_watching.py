@@ -9,7 +9,7 @@ from typing import Any
 
 from structlog import testing
 
-from tests import patience
+from tests.integration import electors
 from vscheduler.cluster import reflector
 from vscheduler.cluster.http import connection
 from vscheduler.daemon import informers
@@ -96,7 +96,7 @@ async def test_pages_changes_and_the_server_ending_the_watch(
             await asyncio.to_thread(cluster.api.create, PODS, a_pod(f"new-{number}"))
             await asyncio.sleep(0.25)
         await asyncio.to_thread(cluster.api.delete, f"{PODS}/old-0", gracePeriodSeconds=0)
-        await patience.until(lambda: "-old-0" in seen)
+        await electors.until(lambda: "-old-0" in seen)
         # A pod that is deleted is first seen with its deletionTimestamp.
         assert seen[1:-2] == [f"+new-{number}" for number in range(12)]
         assert seen[-2:] == ["+old-0", "-old-0"]
@@ -118,9 +118,9 @@ async def test_a_version_that_is_too_old_is_listed_anew(
     with testing.capture_logs() as said:
         async with following(cluster, pace, GROUPS, events.Kind.POD_GROUP) as (watch, seen):
             cluster.api.delete(f"{GROUPS}/a")
-            await patience.until(lambda: "-a" in seen)
+            await electors.until(lambda: "-a" in seen)
             watch._version = "1"
-            await patience.until(lambda: watch.relists == 1)
+            await electors.until(lambda: watch.relists == 1)
             assert seen[-1] == "=b"
     assert "watch.expired" in [each["event"] for each in said]
 
