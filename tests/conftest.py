@@ -1,7 +1,9 @@
 import asyncio
 import logging
 import signal
+import sys
 from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
 import pytest
 import structlog
@@ -10,7 +12,6 @@ from tests.integration import permissions
 from tests.properties import clusters
 from tests.virtual_time import running_on
 from vscheduler import containment
-from vscheduler.daemon.observability import logs
 from vscheduler.mirror import statuses
 from vscheduler.sandbox import control_plane, progress_report
 
@@ -118,14 +119,41 @@ async def virtual_time() -> AsyncIterator[None]:
 
 
 @pytest.fixture
-def restored_logging() -> Iterator[None]:
-    """Logging is a thing of the whole process: what is set up by the test is put back."""
+def restored_process() -> Iterator[None]:
+    """What the command line sets up for the whole process is put back."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
+    handlers, interval = {each: signal.getsignal(each) for each in numbers}, sys.getswitchinterval()
+    yield
+    sys.setswitchinterval(interval)
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+@pytest.fixture
+def restored_logging(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Logging is a thing of the whole process: what is set up by the test is put back.
+
+    Nor does a logger of a module keep what was set up when it was first used.
+    """
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
+    levels = {each: each.level for each in _loggers()}
+    configure = structlog.configure
+
+    def uncached(**given: Any) -> None:
+        configure(**given | {"cache_logger_on_first_use": False})
+
+    monkeypatch.setattr(structlog, "configure", uncached)
     structlog.reset_defaults()
     yield
     structlog.reset_defaults()
     root.handlers[:] = handlers
     root.setLevel(level)
-    for library in logs.LIBRARIES:
-        logging.getLogger(library).setLevel(logging.NOTSET)
+    for each in _loggers():
+        each.setLevel(levels.get(each, logging.NOTSET))
+
+
+def _loggers() -> list[logging.Logger]:
+    """All but the root."""
+    found = logging.root.manager.loggerDict.values()
+    return [each for each in found if isinstance(each, logging.Logger)]

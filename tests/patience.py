@@ -58,17 +58,19 @@ def wait_until(
     *,
     check: Callable[[], object] = nothing,
     told: Callable[[], object] = nothing,
-    every_seconds: float = 0.05,
+    longest_seconds: float = 0.15,
 ) -> Found:
     """Wait until other processes make something so, with a check before each further look.
 
-    Gives what was found.
+    Looks cost these processes time, so what takes long is looked at less often. Gives what was
+    found.
     """
-    deadline = time.monotonic() + PROCESSES_SECONDS
+    deadline, pause = time.monotonic() + PROCESSES_SECONDS, 0.02
     while not (found := done()):
         check()
         assert time.monotonic() < deadline, _late(PROCESSES_SECONDS, told)
-        time.sleep(every_seconds)
+        time.sleep(pause)
+        pause = min(1.3 * pause, longest_seconds)
     return found
 
 

@@ -148,7 +148,7 @@ class Contest:
             for user, daemon in self._running.items():
                 assert daemon.process.poll() is None, f"{user} has ended:\n{daemon.text()[-2000:]}"
 
-        patience.wait_until(done, check=check, every_seconds=POLL_SECONDS)
+        patience.wait_until(done, check=check, longest_seconds=POLL_SECONDS)
 
     def until_binds(self, user: str, namespace: str, *, after: float = 0.0) -> audits.Entry:
         """Wait until an instance has bound a pod there; gives the first after a moment."""
