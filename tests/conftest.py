@@ -5,6 +5,7 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
+import hypothesis
 import pytest
 import structlog
 
@@ -18,6 +19,16 @@ from vscheduler.sandbox import control_plane, progress_report
 pytest.register_assert_rewrite("tests.checks", "tests.running", "tests.scenarios.deciding")
 
 ROUNDS = 10
+
+# The same examples in every run, however slow the machine is.
+hypothesis.settings.register_profile(
+    "suite",
+    database=None,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.load_profile("suite")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -30,9 +30,8 @@ EXAMPLES_SHARE = 0.25
 
 
 def bounded(examples: int) -> settings:
-    """So many examples at length, the same ones in every run, however slow the machine is."""
-    tried = max(1, round(examples * EXAMPLES_SHARE))
-    return settings(max_examples=tried, derandomize=True, deadline=None, database=None)
+    """So many examples at length."""
+    return settings(max_examples=max(1, round(examples * EXAMPLES_SHARE)))
 
 
 @dataclass(slots=True)

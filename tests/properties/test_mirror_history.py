@@ -224,7 +224,7 @@ def views(seen: state.Mirror) -> Iterator[object]:
     yield manifests.names(seen.ungrouped())
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(CHANCE, strategies.integers(0, 60))
 def test_only_what_is_left_counts(chance: random.Random, steps: int) -> None:
     """After any history, the same as a Mirror that saw the last objects only, in any order."""
