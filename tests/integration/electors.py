@@ -18,7 +18,6 @@ from vscheduler.sandbox import binaries, control_plane
 NAMESPACE = "volcano-system"
 LEASE = "contested"
 PATH = f"{daemons.LEASES}/{LEASE}"
-PATIENCE_SECONDS = 120.0
 SHORT = election_settings.Timing(
     duration_seconds=3.0, renew_deadline_seconds=2.0, retry_period_seconds=0.5
 )
@@ -110,7 +109,7 @@ class KubeScheduler:
     def end(self, number: signal.Signals) -> None:
         """Send it this, and wait until it is gone."""
         self.process.send_signal(number)
-        self.process.wait(PATIENCE_SECONDS)
+        self.process.wait(patience.PROCESSES_SECONDS)
 
 
 def spec(cluster: control_plane.ControlPlane) -> dict[str, Any]:

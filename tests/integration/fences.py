@@ -23,7 +23,6 @@ COLLECTIONS = {
     "ValidatingAdmissionPolicy": f"{POLICY}ies",
     "ValidatingAdmissionPolicyBinding": f"{POLICY}ybindings",
 }
-PATIENCE_SECONDS = 120.0
 
 
 def documents(file: str, name: str = NAME) -> list[dict[str, Any]]:

@@ -22,7 +22,6 @@ RBAC = "/apis/rbac.authorization.k8s.io/v1"
 ACCOUNTS = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts"
 GROUP = "rbac.authorization.k8s.io"
 DECISION = "authorization.k8s.io/decision"
-PATIENCE_SECONDS = 120.0
 EVERYBODYS = "authorization.k8s.io"
 """The API group of reviews, which all users may ask for."""
 

@@ -34,7 +34,6 @@ PATIENT_SHARE = 0.75
 """Of the rounds that wait for the delete; the others go up whatever has been sent."""
 SENT_SECONDS = 30.0
 """No longer is waited for a delete."""
-PATIENCE_SECONDS = 120.0
 POLL_SECONDS = 0.1
 
 WAYS: dict[str, plans.Fault] = {

@@ -40,7 +40,6 @@ USERS = {
 }
 """Whom cases may be tried as, in place of the sandbox's administrator: groups and ClusterRole."""
 OURS = ("deserved", "request", "realCapability", "share", "conditions")
-PATIENCE_SECONDS = 120.0
 
 
 @dataclass(slots=True)

@@ -18,7 +18,7 @@ from tests.integration import daemons
 from vscheduler.sandbox import control_plane
 
 LESSONS = [lesson for lesson in lessons.all_lessons() if lesson.needs_a_cluster]
-COMMAND_SECONDS = 60.0
+COMMAND_SECONDS = 200.0
 POLL_SECONDS = 0.2
 
 

@@ -17,7 +17,7 @@ from tests.integration import daemons
 from vscheduler.sandbox import binaries, client, control_plane, errors, processes
 
 PODS = "/api/v1/namespaces/default/pods"
-CLAIM_SECONDS = 10.0
+CLAIM_SECONDS = 60.0
 
 CHILD = """
 import json, sys, time

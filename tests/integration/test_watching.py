@@ -9,6 +9,7 @@ from typing import Any
 
 from structlog import testing
 
+from tests import patience
 from tests.integration import electors
 from vscheduler.cluster import reflector
 from vscheduler.cluster.http import connection
@@ -67,7 +68,7 @@ async def following(
     )
     task = asyncio.create_task(watch.run())
     try:
-        await asyncio.wait_for(watch.listed.wait(), 10)
+        await asyncio.wait_for(watch.listed.wait(), patience.PROCESSES_SECONDS)
         yield watch, seen
         assert not task.done()
     finally:
