@@ -78,10 +78,10 @@ Start = Callable[..., Daemon]
 
 
 def asked(port: int, path: str) -> tuple[int, str]:
-    """What a daemon answers there, status and text; (0, "") where it says nothing in a second."""
+    """What a daemon answers there, status and text; (0, "") where it says nothing for long."""
     url = f"http://127.0.0.1:{port}{path}"
     try:
-        with urllib.request.urlopen(url, timeout=1.0) as answer:
+        with urllib.request.urlopen(url, timeout=20.0) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()

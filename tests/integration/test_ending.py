@@ -127,7 +127,7 @@ def test_lines_that_nobody_read_are_counted(cluster: control_plane.ControlPlane,
     os.close(writing)
 
     def dropped() -> float:
-        text = urllib3.request("GET", f"http://{address}/metrics", timeout=5.0).data.decode()
+        text = urllib3.request("GET", f"http://{address}/metrics", timeout=60.0).data.decode()
         (line,) = [
             each
             for each in text.splitlines()
