@@ -273,7 +273,7 @@ async def test_a_call_that_raises_is_one_without_an_answer(
     async with calling(serve, lambda _: web.json_response(A_THING)) as (port, _):
         monkeypatch.setattr(objects, "get", fail)
         with pytest.raises(ports.RefusedError) as raised:
-            await asyncio.wait_for(port.get(ONE), 10)
+            await asyncio.wait_for(port.get(ONE), 40)
         assert raised.value.trouble is ports.Trouble.UNANSWERED
         monkeypatch.undo()
         assert await port.get(ONE) == A_THING

@@ -179,4 +179,4 @@ async def test_without_a_file_there_is_nothing_to_follow() -> None:
     """The built-in configuration doesn't change."""
     loaded = configuration.load("")
     reloader = reloading.Reloader(loaded, lambda _: None, lambda _: None)
-    await asyncio.wait_for(reloader.run(), 1)
+    await asyncio.wait_for(reloader.run(), 40)

@@ -24,7 +24,7 @@ from vscheduler.mirror import paths, state
 from vscheduler.mirror.decode import events
 
 TICK_SECONDS = 0.01
-PATIENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 50.0
 
 
 @dataclass
