@@ -1,20 +1,36 @@
+import asyncio
 import logging
 import signal
-from collections.abc import Iterator
+import sys
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
+import hypothesis
 import pytest
 import structlog
 
 from tests.integration import permissions
 from tests.properties import clusters
+from tests.virtual_time import running_on
 from vscheduler import containment
-from vscheduler.daemon.observability import logs
 from vscheduler.mirror import statuses
 from vscheduler.sandbox import control_plane, progress_report
 
 pytest.register_assert_rewrite("tests.checks", "tests.running", "tests.scenarios.deciding")
 
 ROUNDS = 10
+UNFAIR = ("--enable-priority-and-fairness=false",)
+"""An API server that queues no requests, as nobody sends that many, needs a third less at rest."""
+
+# The same examples in every run, however slow the machine is.
+hypothesis.settings.register_profile(
+    "suite",
+    database=None,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.load_profile("suite")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -77,7 +93,7 @@ def plane(
     terminal = pytestconfig.pluginmanager.get_plugin("terminalreporter")
     progress = progress_report.PlainLines(terminal) if terminal else progress_report.silent
     log = tmp_path_factory.mktemp("audit") / "audit.log"
-    with control_plane.start(progress=progress, audit_log=log) as running:
+    with control_plane.start(progress=progress, audit_log=log, api_server_flags=UNFAIR) as running:
         yield running
     assert permissions.refused(log, {permissions.account(permissions.TESTED)}) == []
 
@@ -109,14 +125,48 @@ def nothing_is_contained(
 
 
 @pytest.fixture
-def restored_logging() -> Iterator[None]:
-    """Logging is a thing of the whole process: what is set up by the test is put back."""
+async def virtual_time() -> AsyncIterator[None]:
+    """Timers that are due at once, for tests with neither sockets nor threads."""
+    with running_on(asyncio.get_running_loop()):
+        yield
+
+
+@pytest.fixture
+def restored_process() -> Iterator[None]:
+    """What the command line sets up for the whole process is put back."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
+    handlers, interval = {each: signal.getsignal(each) for each in numbers}, sys.getswitchinterval()
+    yield
+    sys.setswitchinterval(interval)
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+@pytest.fixture
+def restored_logging(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Logging is a thing of the whole process: what is set up by the test is put back.
+
+    Nor does a logger of a module keep what was set up when it was first used.
+    """
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
+    levels = {each: each.level for each in _loggers()}
+    configure = structlog.configure
+
+    def uncached(**given: Any) -> None:
+        configure(**given | {"cache_logger_on_first_use": False})
+
+    monkeypatch.setattr(structlog, "configure", uncached)
     structlog.reset_defaults()
     yield
     structlog.reset_defaults()
     root.handlers[:] = handlers
     root.setLevel(level)
-    for library in logs.LIBRARIES:
-        logging.getLogger(library).setLevel(logging.NOTSET)
+    for each in _loggers():
+        each.setLevel(levels.get(each, logging.NOTSET))
+
+
+def _loggers() -> list[logging.Logger]:
+    """All but the root."""
+    found = logging.root.manager.loggerDict.values()
+    return [each for each in found if isinstance(each, logging.Logger)]

@@ -43,6 +43,7 @@ class StoppedError(Exception):
 class Shared:
     """Shared by all variants: a lock for the busy part, and the event on which all stop."""
 
+    slowdown: float = 1.0
     busy: threading.Lock = field(default_factory=threading.Lock)
     stop: threading.Event = field(default_factory=threading.Event)
 
@@ -102,7 +103,13 @@ class Stage:
     type=click.Choice([each.name for each in tenants.VARIANTS]),
     help="Run only this variant; may be repeated.",
 )
-def main(names: Sequence[str]) -> None:
+@click.option(
+    "--slowdown",
+    type=click.FloatRange(min=1.0),
+    default=1.0,
+    help="How many times slower than two free cores this machine is; all limits grow with it.",
+)
+def main(names: Sequence[str], slowdown: float) -> None:
     """Show the same fair shares four times, on real control planes on this machine.
 
     Two tenants share five workers, then a third one arrives. This takes two minutes; the first run
@@ -112,22 +119,24 @@ def main(names: Sequence[str]) -> None:
     try:
         with progress_report.on_stderr() as progress:
             binaries.find_or_build(binaries.REQUIRED, progress=progress)
-        results = play_all(chosen)
+        results = play_all(chosen, slowdown)
     except errors.SandboxError as error:
         raise click.ClickException(str(error)) from error
     click.echo(figures.table(results))
     for each in results:
         if each.says:
             click.echo(f"{each.variant}: queue {tenants.TENANTS[-1]} says: {each.says}")
-    wrong = [f"{each.variant}: {problem}" for each in results for problem in each.problems()]
+    wrong = [
+        f"{each.variant}: {problem}" for each in results for problem in each.problems(slowdown)
+    ]
     for problem in wrong:
         click.echo(f"not as promised: {problem}", err=True)
     sys.exit(1 if wrong else 0)
 
 
-def play_all(variants: Sequence[tenants.Variant]) -> list[figures.Result]:
+def play_all(variants: Sequence[tenants.Variant], slowdown: float) -> list[figures.Result]:
     """Run the variants side by side; if one fails, all end."""
-    shared = Shared()
+    shared = Shared(slowdown=slowdown)
     with futures.ThreadPoolExecutor(len(variants)) as threads:
         plays = [threads.submit(play, variant, shared) for variant in variants]
         try:
@@ -151,7 +160,7 @@ def play(variant: tenants.Variant, shared: Shared) -> figures.Result:
             stage.tell(f"{figures.cpu(before)} CPU, and the third tenant arrives")
             arrival = time.monotonic()
             variant.arrive(stage.plane.api, tenants.TENANTS[-1])
-            fair = stage.wait((figures.FAIR,), PATIENCE_SECONDS)
+            fair = stage.wait((figures.FAIR,), PATIENCE_SECONDS * shared.slowdown)
         ledger = stage.ledger
         strayed = None
         if fair is None:
@@ -192,7 +201,7 @@ def _two_tenants(stage: Stage) -> tuple[int, ...]:
     """Let the first two tenants arrive and share the workers; return their CPU."""
     for tenant in tenants.TENANTS[:-1]:
         stage.variant.arrive(stage.plane.api, tenant)
-    stage.wait(figures.HALVES, START_SECONDS)
+    stage.wait(figures.HALVES, START_SECONDS * stage.shared.slowdown)
     return stage.ledger.cpu
 
 

@@ -65,6 +65,7 @@ def test_each_broken_promise_is_reported():
         "26/24/25 CPU in the following minute",
         "25/25/24 pods run",
     ]
+    assert broken.problems(slowdown=2)[0] == "26 pods were evicted instead of 25"
     unfair = dataclasses.replace(broken, before=(40, 35, 0), after=(29, 29, 17), seconds=None)
     assert unfair.problems() == [
         "two tenants had 40/35/0 CPU instead of 37/37/0",

@@ -1,13 +1,12 @@
 """Who is measured, and how each is started. All act as the same user, whom nothing throttles."""
 
 import shlex
-import socket
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from tests.benchmarks import binding_only, loading
-from vscheduler.sandbox import binaries, control_plane, progress_report
+from vscheduler.sandbox import binaries, control_plane, free_ports, progress_report
 
 LOOPBACK = "127.0.0.1"
 VSCHEDULER = "vscheduler"
@@ -70,7 +69,8 @@ def vscheduler(*flags: str, name: str = VSCHEDULER) -> Competitor:
     """Ours, as it is installed, but for these flags."""
 
     def command(plane: control_plane.ControlPlane) -> Command:
-        address = f"{LOOPBACK}:{free_port()}"
+        (port,) = free_ports.choose(1)
+        address = f"{LOOPBACK}:{port}"
         words = [sys.executable, "-m", "vscheduler", "run", *flags]
         words += ["--enable-metrics", f"--listen-address={address}"]
         words += [f"--kubeconfig={plane.kubeconfig}"]
@@ -88,10 +88,3 @@ def peer(line: str, scheduler: str, *, grouped: bool) -> Competitor:
 
     customer = loading.Customer(scheduler=scheduler, grouped=grouped)
     return Competitor(name=f"{PEER} ({scheduler})", customer=customer, command=command)
-
-
-def free_port() -> int:
-    """A port that nobody listens on now."""
-    with socket.socket() as one:
-        one.bind((LOOPBACK, 0))
-        return int(one.getsockname()[1])

@@ -4,13 +4,13 @@ import json
 import signal
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tests import patience
 from tests.integration import forking
 from vscheduler.sandbox import control_plane
 
@@ -56,8 +56,17 @@ class Daemon:
 
     def said(self, event: str) -> list[dict[str, Any]]:
         """The log's lines about one kind of event."""
-        lines = [json.loads(line) for line in self._log.read_text().splitlines()]
+        whole = self.text().rpartition("\n")[0]  # the last line may be half written
+        lines = [json.loads(line) for line in whole.splitlines()]
         return [line for line in lines if line["event"] == event]
+
+    def last_words(self) -> str:
+        """The end of it."""
+        return self.text()[-2000:]
+
+    def check(self) -> None:
+        """See that it runs."""
+        assert self.process.poll() is None, f"the daemon has ended:\n{self.last_words()}"
 
     def stop(self) -> int:
         """Ask it to end; its exit status."""
@@ -69,10 +78,10 @@ Start = Callable[..., Daemon]
 
 
 def asked(port: int, path: str) -> tuple[int, str]:
-    """What a daemon answers there, status and text; (0, "") where it says nothing in a second."""
+    """What a daemon answers there, status and text; (0, "") where it says nothing for long."""
     url = f"http://127.0.0.1:{port}{path}"
     try:
-        with urllib.request.urlopen(url, timeout=1.0) as answer:
+        with urllib.request.urlopen(url, timeout=20.0) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
@@ -162,11 +171,12 @@ def nodes_of(cluster: control_plane.ControlPlane) -> dict[str, str]:
 
 def until(done: Callable[[], object], daemon: Daemon) -> None:
     """Wait until something is so, and the daemon still runs."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not done():
-        assert daemon.process.poll() is None, "the daemon has ended"
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    patience.wait_until(done, check=daemon.check, told=daemon.last_words)
+
+
+def until_at_rest(seen: Callable[[], object], daemon: Daemon, seconds: float) -> None:
+    """Wait until something stays the same for so long, and the daemon still runs."""
+    patience.wait_until_at_rest(seen, seconds, check=daemon.check)
 
 
 def phase(cluster: control_plane.ControlPlane, group: str) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests import patience
 from tests.integration import daemons
 from vscheduler.cluster import leases
 from vscheduler.cluster.http import connection
@@ -17,7 +18,6 @@ from vscheduler.sandbox import binaries, control_plane
 NAMESPACE = "volcano-system"
 LEASE = "contested"
 PATH = f"{daemons.LEASES}/{LEASE}"
-PATIENCE_SECONDS = 120.0
 SHORT = election_settings.Timing(
     duration_seconds=3.0, renew_deadline_seconds=2.0, retry_period_seconds=0.5
 )
@@ -109,7 +109,7 @@ class KubeScheduler:
     def end(self, number: signal.Signals) -> None:
         """Send it this, and wait until it is gone."""
         self.process.send_signal(number)
-        self.process.wait(PATIENCE_SECONDS)
+        self.process.wait(patience.PROCESSES_SECONDS)
 
 
 def spec(cluster: control_plane.ControlPlane) -> dict[str, Any]:
@@ -119,7 +119,5 @@ def spec(cluster: control_plane.ControlPlane) -> dict[str, Any]:
 
 
 async def until(done: Callable[[], object]) -> None:
-    """Wait until something is so."""
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while not done():  # noqa: ASYNC110 - a thread, or a server, makes it so
-            await asyncio.sleep(0.05)
+    """Wait until other processes, or threads, make something so."""
+    await patience.until(done, seconds=patience.PROCESSES_SECONDS, every_seconds=0.05)

@@ -1,7 +1,6 @@
 """A control plane with the policies of manifests/fencing, and who binds pods under them."""
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,6 @@ COLLECTIONS = {
     "ValidatingAdmissionPolicy": f"{POLICY}ies",
     "ValidatingAdmissionPolicyBinding": f"{POLICY}ybindings",
 }
-PATIENCE_SECONDS = 120.0
 
 
 def documents(file: str, name: str = NAME) -> list[dict[str, Any]]:
@@ -35,14 +33,6 @@ def documents(file: str, name: str = NAME) -> list[dict[str, Any]]:
         for line in lines
     )
     return list(yaml.safe_load_all("\n".join(ended)))
-
-
-def wait_until(condition: Callable[[], object]) -> None:
-    """Ask again and again: the server takes up policies and Leases a moment later."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 @dataclass(frozen=True, slots=True)

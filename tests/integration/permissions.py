@@ -1,8 +1,7 @@
 """The shipped roles, for whoever runs a scheduler in tests, and what an audit log says of them."""
 
 import json
-import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,6 @@ RBAC = "/apis/rbac.authorization.k8s.io/v1"
 ACCOUNTS = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts"
 GROUP = "rbac.authorization.k8s.io"
 DECISION = "authorization.k8s.io/decision"
-PATIENCE_SECONDS = 120.0
 EVERYBODYS = "authorization.k8s.io"
 """The API group of reviews, which all users may ask for."""
 
@@ -55,14 +53,6 @@ def permit_account(plane: control_plane.ControlPlane, name: str, *schedulers: st
     subject = {"kind": "ServiceAccount", "namespace": NAMESPACE, "name": name}
     _bind(plane.api, name, subject, schedulers)
     return plane.kubeconfig_for_service_account(NAMESPACE, name)
-
-
-def until(condition: Callable[[], bool]) -> None:
-    """Ask again and again: the server takes up policies and roles a moment later."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
 
 
 def account(name: str) -> str:

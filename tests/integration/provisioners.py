@@ -2,8 +2,7 @@
 else. The binder of claims and volumes beside it is kube-controller-manager's own.
 """
 
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -205,14 +204,6 @@ def claims(api: client.Client) -> dict[str, client.Object]:
 def bound(api: client.Client) -> set[str]:
     """Names of the claims that are bound."""
     return {name for name, each in claims(api).items() if each["status"]["phase"] == "Bound"}
-
-
-def until(done: Callable[[], object], seconds: float = daemons.PATIENCE_SECONDS) -> None:
-    """Wait until something is so, whoever is running."""
-    deadline = time.monotonic() + seconds
-    while not done():
-        assert time.monotonic() < deadline
-        time.sleep(POLL_SECONDS)
 
 
 def misplaced(api: client.Client) -> list[str]:

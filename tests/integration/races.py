@@ -11,6 +11,7 @@ from typing import Any
 
 import urllib3
 
+from tests import patience
 from tests.faults import plans, proxying
 from tests.integration import daemons, histories
 from vscheduler.mirror.translate import group_names
@@ -33,7 +34,6 @@ PATIENT_SHARE = 0.75
 """Of the rounds that wait for the delete; the others go up whatever has been sent."""
 SENT_SECONDS = 30.0
 """No longer is waited for a delete."""
-PATIENCE_SECONDS = 120.0
 POLL_SECONDS = 0.1
 
 WAYS: dict[str, plans.Fault] = {
@@ -163,18 +163,12 @@ def a_deployment(name: str) -> dict[str, Any]:
 
 def until_none(problems: Callable[[], Collection[object]]) -> None:
     """Wait until there are no problems; else say which they are."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while found := problems():
-        assert time.monotonic() < deadline, list(found)[:10]
-        time.sleep(POLL_SECONDS)
+    patience.wait_until(lambda: not problems(), told=lambda: list(problems())[:10])
 
 
 def until_quiet(proxy: proxying.Proxy) -> None:
     """Wait until nothing late is still to come."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while proxy.busy:
-        assert time.monotonic() < deadline
-        time.sleep(POLL_SECONDS)
+    patience.wait_until(lambda: not proxy.busy)
 
 
 @dataclass(slots=True)

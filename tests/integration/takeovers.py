@@ -12,6 +12,7 @@ from typing import Any
 
 import urllib3
 
+from tests import patience
 from tests.faults import audits, end_states
 from tests.integration import arrivals, daemons, permissions
 from vscheduler.sandbox import client, control_plane
@@ -142,12 +143,12 @@ class Contest:
 
     def until(self, done: Callable[[], object]) -> None:
         """Wait until something is so; all instances must live on meanwhile."""
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while not done():
+
+        def check() -> None:
             for user, daemon in self._running.items():
                 assert daemon.process.poll() is None, f"{user} has ended:\n{daemon.text()[-2000:]}"
-            assert time.monotonic() < deadline
-            time.sleep(POLL_SECONDS)
+
+        patience.wait_until(done, check=check, longest_seconds=POLL_SECONDS)
 
     def until_binds(self, user: str, namespace: str, *, after: float = 0.0) -> audits.Entry:
         """Wait until an instance has bound a pod there; gives the first after a moment."""

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests import patience
 from tests.integration import daemons, installations, permissions
 from vscheduler.controllers.podgroups import auto_groups
 from vscheduler.mirror.translate import group_names, pods
@@ -207,7 +208,7 @@ def until_judged(plane: control_plane.ControlPlane, *, holds: bool) -> None:
         ("vscheduler", REPORTING["phase"]),
     ):
         api = account(plane, name)
-        permissions.until(partial(refuses, api, attempt, holds=holds))
+        patience.wait_until(partial(refuses, api, attempt, holds=holds))
 
 
 def refuses(api: client.Client, attempt: Attempt, *, holds: bool) -> bool:
@@ -280,10 +281,10 @@ def generous(plane: control_plane.ControlPlane) -> Iterator[control_plane.Contro
     body = {**head, "metadata": {"name": "generous"}, "subjects": subjects, "roleRef": role}
     plane.api.apply(path, body)
     api = account(plane, "vscheduler-controllers")
-    permissions.until(lambda: api.ask("GET", "/api/v1/namespaces/default/secrets").status == 200)
+    patience.wait_until(lambda: api.ask("GET", "/api/v1/namespaces/default/secrets").status == 200)
     yield plane
     plane.api.delete(path)
-    permissions.until(lambda: api.ask("GET", "/api/v1/namespaces/default/secrets").status == 403)
+    patience.wait_until(lambda: api.ask("GET", "/api/v1/namespaces/default/secrets").status == 403)
 
 
 def test_policies_hold_whatever_rbac_grants(generous: control_plane.ControlPlane) -> None:

@@ -6,8 +6,7 @@ Nothing that is tried is kept (dryRun=All), so that any order of cases gives the
 
 import copy
 import re
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests import patience
 from tests.integration import permissions
 from vscheduler.sandbox import client, control_plane, errors
 
@@ -40,7 +40,6 @@ USERS = {
 }
 """Whom cases may be tried as, in place of the sandbox's administrator: groups and ClusterRole."""
 OURS = ("deserved", "request", "realCapability", "share", "conditions")
-PATIENCE_SECONDS = 120.0
 
 
 @dataclass(slots=True)
@@ -66,7 +65,7 @@ class World:
         waits = {name: name not in wanted for name in wanted ^ self.installed}
         if self.schema_judges:
             waits.pop(AMOUNTS, None)
-        wait_until(
+        patience.wait_until(
             lambda: all(self.lets(CASES["cases"][name][0]) is lets for name, lets in waits.items())
         )
         self.installed = wanted
@@ -108,14 +107,6 @@ def thing(plural: str, name: str, parts: dict[str, Any]) -> client.Object:
     return {**head, **parts, "metadata": metadata}
 
 
-def wait_until(condition: Callable[[], bool]) -> None:
-    """Ask again and again: the server takes up policies and definitions a moment later."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-
-
 def lax(definition: client.Object) -> list[client.Object]:
     """The versions of a CRD with no rules, and no status fields but Volcano's."""
     versions: list[client.Object] = copy.deepcopy(definition["spec"]["versions"])
@@ -150,7 +141,7 @@ def world(request: pytest.FixtureRequest, plane: control_plane.ControlPlane) -> 
     try:
         if not ours:
             define(plane, {plural: lax(each) for plural, each in kept.items()})
-            wait_until(lambda: made.lets(negative))
+            patience.wait_until(lambda: made.lets(negative))
         for namespace, annotations in CASES["world"]["namespaces"].items():
             plane.create_namespace(namespace)
             path = f"/api/v1/namespaces/{namespace}"
@@ -176,7 +167,7 @@ def world(request: pytest.FixtureRequest, plane: control_plane.ControlPlane) -> 
         for user in USERS:
             plane.api.delete(f"{permissions.RBAC}/clusterrolebindings/{user}")
         define(plane, {plural: each["spec"]["versions"] for plural, each in kept.items()})
-        wait_until(lambda: not made.lets(negative))
+        patience.wait_until(lambda: not made.lets(negative))
         plane.clean()
 
 
@@ -198,7 +189,7 @@ def a_user(plane: control_plane.ControlPlane, name: str) -> client.Client:
     }
     plane.api.apply(f"{permissions.RBAC}/clusterrolebindings/{name}", body)
     api = plane.client_for(name, groups=groups)
-    wait_until(lambda: api.ask("GET", where("pods")).status == 200)
+    patience.wait_until(lambda: api.ask("GET", where("pods")).status == 200)
     return api
 
 
@@ -300,6 +291,6 @@ def test_deleting_all_queues_leaves_those_that_are_kept(world: World) -> None:
     answer = world.plane.api.ask("DELETE", where("queues"), query=query)
     assert answer.status == 403
     assert "can't be deleted" in answer.message
-    wait_until(lambda: world.plane.api.find(f"{where('queues')}/fleeting") is None)
+    patience.wait_until(lambda: world.plane.api.find(f"{where('queues')}/fleeting") is None)
     left = world.plane.api.list(where("queues"), **query)
     assert [each["metadata"]["name"] for each in left] == ["default", "root"]

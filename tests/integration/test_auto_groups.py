@@ -347,10 +347,7 @@ def test_each_half_runs_alone(cluster: control_plane.ControlPlane, start: daemon
         return named == [name, name]
 
     daemons.until(joined, controllers)
-    time.sleep(QUIET_SECONDS)
-    before = versions(cluster)
-    time.sleep(QUIET_SECONDS)
-    assert versions(cluster) == before
+    daemons.until_at_rest(lambda: versions(cluster), controllers, QUIET_SECONDS)
     assert daemons.nodes_of(cluster) == {}
     assert daemons.phase(cluster, name) in ("", "Pending")
     second = start("--only=scheduler")

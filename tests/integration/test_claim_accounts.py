@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests import patience
 from tests.integration import devices, installations, permissions
 from vscheduler.core.model import claim_decisions, storage
 from vscheduler.mirror import claim_requests
@@ -208,7 +209,7 @@ def plane(installed: installations.Installed) -> Iterator[control_plane.ControlP
     used, protected = f"{devices.CLAIMS}/used", {"metadata": {"finalizers": [PROTECTION]}}
     for path, body in ((used, protected), (f"{used}/status", {"status": allocated("a")})):
         plane.api.request("PATCH", path, body, headers={"content-type": MERGE})
-    permissions.until(lambda: phases(plane) == expected)
+    patience.wait_until(lambda: phases(plane) == expected)
     until_judged(plane)
     yield plane
     kept = [f"{CLAIMS}/{name}" for name in ("waits", "selected", "bound")]
@@ -229,7 +230,7 @@ def until_judged(plane: control_plane.ControlPlane) -> None:
     """Wait until the policies refuse what they should."""
     api = account(plane)
     for name in ("label of a claim", "label of a volume", "label of a claim for devices"):
-        permissions.until(partial(_refuses, api, ATTEMPTS[name]))
+        patience.wait_until(partial(_refuses, api, ATTEMPTS[name]))
 
 
 def _refuses(api: client.Client, attempt: Attempt) -> bool:

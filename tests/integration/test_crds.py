@@ -5,7 +5,6 @@ field that the schema doesn't know is an error and not dropped in silence.
 """
 
 import copy
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests import crd_cases
+from tests import crd_cases, patience
 from vscheduler.sandbox import client, control_plane
 
 CRDS = Path(__file__).parents[2] / "crds"
@@ -363,10 +362,10 @@ def test_object_stored_before_the_rules_can_still_be_worked_with(
     old = thing(plural, "old", spec=spec) | {"apiVersion": f"{group}/v1beta1"}
     try:
         api.apply(place, lax)
-        wait_until(lambda: api.ask("POST", path, old).status == 201)
+        patience.wait_until(lambda: api.ask("POST", path, old).status == 201)
         api.apply(place, strict)
         # Judged before it is found to exist (409), so 422 shows that the rules are in force.
-        wait_until(lambda: try_out(api, path, old).status == 422)
+        patience.wait_until(lambda: try_out(api, path, old).status == 422)
         api.patch(f"{path}/old", {"metadata": {"labels": {"seen": "true"}}})
         if plural == "queues":
             api.patch(f"{path}/old/status", {"status": {"state": "Open"}})
@@ -383,11 +382,3 @@ def drop_rules(node: Any) -> None:
         node = list(node.values())
     for child in node if isinstance(node, list) else []:
         drop_rules(child)
-
-
-def wait_until(condition: Callable[[], bool], *, seconds: float = 30) -> None:
-    """Ask again and again: the server takes up a new definition a moment after it is stored."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)

@@ -2,7 +2,6 @@
 
 import re
 import signal
-import time
 from collections import Counter
 from pathlib import Path
 
@@ -39,10 +38,7 @@ def test_a_gang_runs_whole_another_waits_with_a_reason_and_then_all_is_quiet(
     assert found["status"] == "True"
     assert re.search(r"\d cpu", found["message"])
     assert set(pod_conditions(cluster, "large")) == {("False", "Unschedulable")}
-    time.sleep(2)
-    before = versions(cluster)
-    time.sleep(3)
-    assert versions(cluster) == before
+    daemons.until_at_rest(lambda: versions(cluster), daemon, 3)
     notices = Counter(each["reason"] for each in cluster.api.list(daemons.EVENTS))
     assert (notices["Scheduled"], notices["Unschedulable"]) == (6, 1)
     assert daemon.stop() == 0

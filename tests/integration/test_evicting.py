@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
+from tests import patience
 from tests.integration import daemons
 from vscheduler.sandbox import control_plane
 
 SLOW = {"vscheduler.sandbox/terminates-after": "3s"}
-SLOWER = {"vscheduler.sandbox/terminates-after": "10s"}
+SLOWER = {"vscheduler.sandbox/terminates-after": "20s"}
 """For what can be seen only in between."""
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
@@ -84,11 +85,10 @@ def test_a_queue_gets_back_what_it_is_owed_and_all_is_told(
     """Two of four pods go, say for whom, and their room is kept until they are gone."""
     daemon = borrowed(cluster, start, conf, SLOWER)
     daemons.a_gang(cluster, "needy", 2, group={"queue": "gold"})
-    daemons.until(lambda: len(going(cluster, "greedy")) == 2, daemon)
-    daemons.until(lambda: all(map(condition, going(cluster, "greedy"))), daemon)
+    victims = patience.wait_until(lambda: marked(cluster, "greedy"), check=daemon.check)
+    assert len(victims) == 2
     daemons.until(lambda: len(nominated(cluster, "needy")) == 2, daemon)
     assert not set(daemons.nodes_of(cluster)) & {"needy-0", "needy-1"}
-    victims = going(cluster, "greedy")
     assert {condition(pod)["reason"] for pod in victims} == {"PreemptionByScheduler"}
     for pod in victims:
         assert re.fullmatch(
@@ -104,6 +104,12 @@ def test_a_queue_gets_back_what_it_is_owed_and_all_is_told(
     assert daemon.said("eviction.failed") == []
     assert daemon.said("write.failed") == []
     assert daemon.stop() == 0
+
+
+def marked(cluster: control_plane.ControlPlane, group: str) -> list[dict[str, Any]]:
+    """The pods of a group that are being deleted, once all of them say why."""
+    found = going(cluster, group)
+    return found if len(found) > 1 and all(map(condition, found)) else []
 
 
 def condition(pod: dict[str, Any]) -> dict[str, str]:
@@ -135,8 +141,7 @@ def test_what_matters_more_takes_the_place_of_what_matters_less(
     daemons.until(lambda: len(daemons.nodes_of(cluster)) == 4, daemon)
     daemons.until(lambda: daemons.phase(cluster, "lesser") == "Running", daemon)
     daemons.a_gang(cluster, "urgent", 3, group={"priorityClassName": "urgent"})
-    daemons.until(lambda: len(going(cluster, "lesser")) == 4, daemon)
-    daemons.until(lambda: all(map(condition, going(cluster, "lesser"))), daemon)
+    daemons.until(lambda: len(marked(cluster, "lesser")) == 4, daemon)
     wanted = {f"urgent-{number}" for number in range(3)}
     daemons.until(lambda: wanted <= set(daemons.nodes_of(cluster)), daemon)
     assert names(cluster, "lesser") == []

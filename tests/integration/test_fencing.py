@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests import patience
 from tests.integration import daemons, fences, permissions
-from tests.integration.fences import NAME, bind, wait_until
+from tests.integration.fences import NAME, bind
 from vscheduler.cluster.http import connection
 from vscheduler.cluster.writes import binder, write_queue
 from vscheduler.core.model import decisions, jobs
@@ -62,7 +63,7 @@ def hand(fence: fences.Fence, sender: client.Client, holder: str) -> None:
     """Write who holds the Lease, and wait until the server judges by it."""
     fence.switch(NAME, ["Deny"])
     fence.hand_to(holder)
-    wait_until(lambda: f"is held by {holder or 'nobody'}," in bind(sender, POD, None).text)
+    patience.wait_until(lambda: f"is held by {holder or 'nobody'}," in bind(sender, POD, None).text)
 
 
 def test_the_holders_binds_pass_and_say_who_bound_the_pod(
@@ -152,7 +153,7 @@ def test_a_lease_that_fences_cannot_be_deleted(held: fences.Fence, ours: client.
                 "first"
             )
     held.switch(NAME, ["Audit"])
-    wait_until(lambda: held.plane.api.ask("DELETE", fences.LEASE).status == 200)
+    patience.wait_until(lambda: held.plane.api.ask("DELETE", fences.LEASE).status == 200)
 
 
 def test_where_there_is_no_lease_nobody_is_refused(
@@ -160,26 +161,26 @@ def test_where_there_is_no_lease_nobody_is_refused(
 ) -> None:
     """With parameterNotFoundAction Deny every scheduler would be, even where it only audits."""
     held.switch(NAME, ["Audit"])
-    wait_until(lambda: held.plane.api.ask("DELETE", fences.LEASE).status == 200)
+    patience.wait_until(lambda: held.plane.api.ask("DELETE", fences.LEASE).status == 200)
     held.install("binding.yaml")
     for sender in (ours, others, held.plane.api):
         assert bind(sender, POD, "one-b").status == 201
     held.switch(NAME, ["Audit"], parameterNotFoundAction="Deny")
-    wait_until(lambda: bind(others, POD, None).status == 422)
+    patience.wait_until(lambda: bind(others, POD, None).status == 422)
     assert bind(held.plane.api, POD, None).status == 422
     held.install("binding.yaml")
-    wait_until(lambda: bind(others, POD, None).status == 201)
+    patience.wait_until(lambda: bind(others, POD, None).status == 201)
 
 
 def test_it_is_switched_by_what_the_binding_does(held: fences.Fence, ours: client.Client) -> None:
     """And goes on with the Lease as it is by then."""
     for actions in (["Audit"], ["Warn"], ["Audit", "Warn"]):
         held.switch(NAME, actions)
-        wait_until(lambda: bind(ours, POD, "one-b").status == 201)
+        patience.wait_until(lambda: bind(ours, POD, "one-b").status == 201)
         held.hand_to("one-c")
         held.switch(NAME, ["Deny"])
-        wait_until(lambda: bind(ours, POD, "one-b").status == 422)
-        wait_until(lambda: bind(ours, POD, "one-c").status == 201)
+        patience.wait_until(lambda: bind(ours, POD, "one-b").status == 422)
+        patience.wait_until(lambda: bind(ours, POD, "one-c").status == 201)
         held.hand_to("one-a")
 
 
@@ -188,9 +189,9 @@ def test_a_binding_may_go_and_come_back(held: fences.Fence, ours: client.Client)
     (binding,) = fences.documents("binding.yaml")
     name = binding["metadata"]["name"]
     held.plane.api.delete(f"{fences.COLLECTIONS[binding['kind']]}/{name}")
-    wait_until(lambda: bind(ours, POD, "one-b").status == 201)
+    patience.wait_until(lambda: bind(ours, POD, "one-b").status == 201)
     held.install("binding.yaml")
-    wait_until(lambda: bind(ours, POD, "one-b").status == 422)
+    patience.wait_until(lambda: bind(ours, POD, "one-b").status == 422)
     hand(held, ours, "one-d")
 
 
@@ -200,12 +201,12 @@ def test_another_name_has_a_binding_of_its_own(
     """Each account is judged by its own Lease."""
     held.hand_to("two-a", OTHER)
     held.install("binding.yaml", OTHER)
-    wait_until(lambda: bind(others, POD, "one-a").status == 422)
+    patience.wait_until(lambda: bind(others, POD, "one-a").status == 422)
     assert bind(others, POD, "two-a").status == 201
     assert bind(ours, POD, "one-a").status == 201
     assert f"{OTHER} is held by two-a" in bind(others, POD, "one-a").message
     held.switch(OTHER, ["Audit"])
-    wait_until(lambda: bind(others, POD, "one-a").status == 201)
+    patience.wait_until(lambda: bind(others, POD, "one-a").status == 201)
 
 
 async def test_our_binds_are_fenced_and_raise_doubts(
@@ -258,7 +259,9 @@ def elected(fenced: fences.Fence, tmp_path: Path) -> Iterator[daemons.Daemon]:
     daemon.process.kill()
     daemon.process.wait()
     fenced.switch(ELECTED, ["Audit"])
-    wait_until(lambda: fenced.plane.api.ask("DELETE", f"{fences.LEASES}/{ELECTED}").status == 200)
+    patience.wait_until(
+        lambda: fenced.plane.api.ask("DELETE", f"{fences.LEASES}/{ELECTED}").status == 200
+    )
 
 
 def test_a_leader_places_pods_until_another_has_its_lease(

@@ -1,7 +1,6 @@
 """An instance that can't work doesn't lead: whatever hangs, it ends, and another one goes on."""
 
 import signal
-import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -11,10 +10,11 @@ from pathlib import Path
 import pytest
 from anyio import from_thread
 
+from tests import patience
 from tests.faults import plans, proxying
 from tests.integration import daemons, hanging
 from vscheduler.daemon.liveness import watchdog
-from vscheduler.sandbox import control_plane, credentials
+from vscheduler.sandbox import control_plane, credentials, free_ports
 
 PROGRAM = (sys.executable, "-m", "tests.integration.hanging")
 LEASE = f"{daemons.LEASES}/vscheduler"
@@ -46,9 +46,7 @@ class Pair:
         folder = self.folder / str(number)
         environment = hanging.install(folder)
         environment[hanging.FAULT] = str(folder / "word")
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.ports.append(free.getsockname()[1])
+        self.ports += free_ports.choose(1)
         self.running.append(
             daemons.Daemon(
                 through or self.kubeconfig,
@@ -89,10 +87,7 @@ class Pair:
 
     def until(self, done: Callable[[], object]) -> None:
         """Wait until something is so."""
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while not done():
-            assert time.monotonic() < deadline, [each.text()[-3000:] for each in self.running]
-            time.sleep(0.05)
+        patience.wait_until(done, told=lambda: [each.text()[-3000:] for each in self.running])
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from vscheduler.sandbox import client, control_plane, credentials
 
 AT_ONCE_MAX = 25
 NAIVE_OF_EACH = 4
-NAIVE_PASSES_MAX = 5
+NAIVE_PASSES_MAX = 15
 KILL_SECONDS = (0.5, 4.0)
 SEED = 6
 

@@ -6,6 +6,7 @@ from typing import Any
 import urllib3
 import yaml
 
+from tests import patience
 from tests.integration import daemons, permissions, test_tenants
 from vscheduler.mirror import paths
 from vscheduler.sandbox import control_plane
@@ -62,8 +63,8 @@ def test_a_tenant_sees_its_own_and_a_stranger_nothing(
 
         test_tenants.apply(cluster, "apply", PAGE)
         for kind in (paths.TOKEN_REVIEWS, paths.ACCESS_REVIEWS):
-            permissions.until(lambda kind=kind: may_create(cluster, kind))  # type: ignore[misc]  # of now
-        daemons.until(lambda: asked(port, "jobs", tenant)[1]["count"] == 1, daemon)
+            patience.wait_until(lambda kind=kind: may_create(cluster, kind))  # type: ignore[misc]  # of now
+        daemons.until(lambda: asked(port, "jobs", tenant)[1].get("count") == 1, daemon)
         _, jobs = asked(port, "jobs", tenant)
         (job,) = jobs["jobs"]
         assert (job["namespace"], job["podGroup"]) == ("default", "large")
@@ -77,7 +78,7 @@ def test_a_tenant_sees_its_own_and_a_stranger_nothing(
         assert asked(port, "jobs?state=all", stranger)[1]["count"] == 0
         assert asked(port, "summary", tenant[:-6] + "aaaaaa")[0] == 401
         assert tenant not in daemon.text()
-    daemons.until(lambda: asked(port, "jobs", tenant)[1]["count"] == 0, daemon)
+    daemons.until(lambda: asked(port, "jobs", tenant)[1].get("count") == 0, daemon)
     test_tenants.apply(cluster, "delete", PAGE)
     test_tenants.apply(cluster, "delete", test_tenants.ROLES)
     assert daemon.stop() == 0

@@ -89,6 +89,8 @@ class Halves:
         """All that either half does."""
         conf = self._folder / "scheduler.yaml"
         conf.write_text(CONFIGURATION)
+        for each in self._plane.api.list(daemons.LEASES):  # of daemons of other tests
+            self._plane.api.delete(f"{daemons.LEASES}/{each['metadata']['name']}")
         self._plane.create_nodes(count=2, cpu="4")
         with (
             foreign.kind(self._plane, "bus.volcano.sh", "v1alpha1", "Command"),

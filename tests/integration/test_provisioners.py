@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests import patience
 from tests.integration import daemons, provisioners
 from vscheduler.mirror import paths
 from vscheduler.sandbox import client, control_plane
@@ -35,7 +36,7 @@ def change(api: client.Client, name: str = "a", **metadata: Any) -> None:
 
 def until_bound(api: client.Client, *names: str) -> None:
     """Wait until these claims, and no others, are bound."""
-    provisioners.until(lambda: provisioners.bound(api) == set(names))
+    patience.wait_until(lambda: provisioners.bound(api) == set(names))
 
 
 def test_an_immediate_claim_is_bound(
@@ -67,7 +68,7 @@ def test_a_refused_node_is_handed_back(
     behaviour.refused.add("node-0")
     create(cluster.api, provisioners.SLOW)
     change(cluster.api, annotations={provisioners.SELECTED: "node-0"})
-    provisioners.until(lambda: behaviour.handed_back)
+    patience.wait_until(lambda: behaviour.handed_back)
     assert behaviour.handed_back == ["a node-0"]
     (claim,) = cluster.api.list(CLAIMS)
     assert provisioners.SELECTED not in claim["metadata"]["annotations"]
@@ -110,7 +111,7 @@ def test_a_volume_reserved_for_a_claim_that_has_another_is_free_again(
         found = cluster.api.get(paths.VOLUMES.at("disk-node-0-1"))
         return "claimRef" not in found["spec"]
 
-    provisioners.until(free)
+    patience.wait_until(free)
     assert behaviour.handed_back == []
 
 
@@ -121,14 +122,14 @@ def test_a_volume_reserved_for_a_claim_that_is_gone_is_released(
     provisioners.create_disks(cluster.api, ["node-0"], 1)
     claim = create(cluster.api, provisioners.LOCAL)
     cluster.api.delete(paths.CLAIMS.at("a", provisioners.NAMESPACE))
-    provisioners.until(lambda: not cluster.api.list(CLAIMS))
+    patience.wait_until(lambda: not cluster.api.list(CLAIMS))
     reserve(cluster.api, "disk-node-0-0", claim)
 
     def phase() -> str:
         found = cluster.api.get(paths.VOLUMES.at("disk-node-0-0"))
         return str(found["status"]["phase"])
 
-    provisioners.until(lambda: phase() == "Released")
+    patience.wait_until(lambda: phase() == "Released")
     assert behaviour.handed_back == []
 
 
@@ -144,9 +145,9 @@ def test_a_claim_in_use_stays(
     until_bound(cluster.api, "a", "b")
     for name in ("a", "b"):
         cluster.api.delete(paths.CLAIMS.at(name, provisioners.NAMESPACE))
-    provisioners.until(lambda: provisioners.claims(cluster.api).keys() == {"a"})
+    patience.wait_until(lambda: provisioners.claims(cluster.api).keys() == {"a"})
     cluster.api.delete(f"{daemons.PODS}/a", gracePeriodSeconds=0)
-    provisioners.until(lambda: not provisioners.claims(cluster.api))
+    patience.wait_until(lambda: not provisioners.claims(cluster.api))
     assert behaviour.handed_back == []
 
 

@@ -92,7 +92,7 @@ def test_a_tree_is_closed_and_opened_from_above(
     )
     assert [tenancy.marks_of(cluster, each) for each in tree] == [None, "true", "true", None]
     tenancy.wish(cluster, "left", "Open")
-    time.sleep(1)
+    daemons.until(lambda: "WantedState" in tenancy.told(cluster, "left"), daemon)
     assert tenancy.state_of(cluster, "left") == "Closed"
     assert tenancy.told(cluster, "left")["WantedState"] == (
         "ParentClosed",
@@ -242,10 +242,8 @@ def test_counts_of_many_groups_are_right_and_nothing_is_written_at_rest(
         cluster.api.delete(f"{daemons.GROUPS}/job-{number}")
     cluster.api.patch(f"{daemons.GROUPS}/job-1", {"status": {"phase": "Completed"}})
     daemons.until(right, daemon)
-    time.sleep(2)
+    daemons.until_at_rest(lambda: tenancy.versions(cluster), daemon, 10)
     before = tenancy.versions(cluster)
-    time.sleep(10)
-    assert tenancy.versions(cluster) == before
     assert daemon.stop() == 0
     second = start()
     daemons.until(lambda: second.said("kopf.started"), second)

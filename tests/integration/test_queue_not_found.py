@@ -1,11 +1,11 @@
 """A PodGroup of a queue that doesn't exist: no policy can see it, so its condition tells."""
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests import patience
 from tests.integration import daemons
 from vscheduler.sandbox import control_plane
 
@@ -34,10 +34,7 @@ def guarded(
 def wait_for_verdict(cluster: control_plane.ControlPlane, status: int) -> None:
     """Until a delete of the default queue would have this answer."""
     query = {"dryRun": "All"}
-    deadline = time.monotonic() + daemons.PATIENCE_SECONDS
-    while cluster.api.ask("DELETE", DEFAULT, query=query).status != status:
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    patience.wait_until(lambda: cluster.api.ask("DELETE", DEFAULT, query=query).status == status)
 
 
 def pod_reasons(cluster: control_plane.ControlPlane) -> list[str]:

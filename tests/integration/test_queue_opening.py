@@ -171,10 +171,7 @@ def test_volcanos_queues_get_their_state_too(
     daemons.until(
         lambda: waits in [each["message"] for each in daemon.said("queue.condition")], daemon
     )
-    time.sleep(2)
-    before = tenancy.versions(cluster)
-    time.sleep(5)
-    assert tenancy.versions(cluster) == before
+    daemons.until_at_rest(lambda: tenancy.versions(cluster), daemon, 5)
     cluster.api.delete(f"{daemons.GROUPS}/job")
     daemons.until(lambda: not tenancy.queue_of(cluster, "leaf"), daemon)
     tenancy.wish(cluster, "top", "Open")

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests import patience
 from tests.integration import daemons
 from vscheduler.mirror import paths
 from vscheduler.sandbox import client, control_plane
@@ -45,15 +46,11 @@ def weighted(cluster: control_plane.ControlPlane, name: str, weight: int) -> Non
 
 def until_still(cluster: control_plane.ControlPlane, daemon: daemons.Daemon) -> None:
     """Until nothing has been written to queues, and no cycle run, for two seconds."""
-    seen: list[object] = []
 
-    def still() -> bool:
-        before = list(seen)
-        seen[:] = [versions(cluster), len(daemon.said("cycle.done"))]
-        time.sleep(2)
-        return before == seen
+    def seen() -> object:
+        return versions(cluster), len(daemon.said("cycle.done"))
 
-    daemons.until(still, daemon)
+    daemons.until_at_rest(seen, daemon, 2)
 
 
 def test_queues_say_what_they_deserve_and_why(
@@ -217,11 +214,10 @@ def wait_until_taken(cluster: control_plane.ControlPlane, answer: int) -> None:
     }
     query = {"fieldManager": "probe", "force": "true"}
     headers = {"content-type": client.PATCH_TYPES["apply"]}
-    deadline = time.monotonic() + daemons.PATIENCE_SECONDS
     path = f"{daemons.QUEUES}/probe/status"
-    while cluster.api.ask("PATCH", path, body, query=query, headers=headers).status != answer:
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    patience.wait_until(
+        lambda: cluster.api.ask("PATCH", path, body, query=query, headers=headers).status == answer
+    )
 
 
 def test_volcanos_crd_gets_what_it_has_a_place_for(

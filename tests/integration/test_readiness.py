@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration import daemons, permissions
-from vscheduler.sandbox import control_plane
+from vscheduler.sandbox import control_plane, free_ports
 
 LIMITED = "limited"
 ROLE = "vscheduler-scheduler"
@@ -59,9 +58,7 @@ def asked(own_plane: control_plane.ControlPlane, tmp_path: Path) -> Iterator[Ask
 
 def started(kubeconfig: Path, folder: Path) -> Iterator[Asked]:
     """A scheduler; none outlives the block."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    (port,) = free_ports.choose(1)
     address = f"--healthz-address=127.0.0.1:{port}"
     daemon = daemons.Daemon(
         kubeconfig,

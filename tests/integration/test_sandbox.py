@@ -17,7 +17,7 @@ from tests.integration import daemons
 from vscheduler.sandbox import binaries, client, control_plane, errors, processes
 
 PODS = "/api/v1/namespaces/default/pods"
-CLAIM_SECONDS = 10.0
+CLAIM_SECONDS = 60.0
 
 CHILD = """
 import json, sys, time
@@ -26,7 +26,7 @@ from vscheduler.sandbox import control_plane
 with control_plane.start(keep="keep" in sys.argv[2:], directory=Path(sys.argv[1])) as plane:
     print(json.dumps(dict(plane.process_ids)), flush=True)
     if "wait" in sys.argv[2:]:
-        time.sleep(60)
+        time.sleep(600)
 """
 
 
@@ -219,7 +219,7 @@ def test_deleted_pod_goes_at_once(cluster: control_plane.ControlPlane) -> None:
     cluster.create_nodes(count=1)
     run(cluster, a_pod("brief"))
     cluster.api.delete(f"{PODS}/brief")
-    cluster.api.wait_until_gone(f"{PODS}/brief", timeout_seconds=5)
+    cluster.api.wait_until_gone(f"{PODS}/brief")
 
 
 def test_slow_pod_takes_its_time_to_go(cluster: control_plane.ControlPlane) -> None:
@@ -230,7 +230,7 @@ def test_slow_pod_takes_its_time_to_go(cluster: control_plane.ControlPlane) -> N
     cluster.api.delete(f"{PODS}/slow")
     time.sleep(1)
     cluster.api.patch(f"{PODS}/slow", {"metadata": {"labels": {"touched": "yes"}}})
-    cluster.api.wait_until_gone(f"{PODS}/slow", timeout_seconds=5)
+    cluster.api.wait_until_gone(f"{PODS}/slow")
     assert time.monotonic() - began > 1.9
 
 

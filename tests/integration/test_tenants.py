@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests import patience
 from tests.integration import daemons, permissions
 from vscheduler.mirror.translate import translation
 from vscheduler.sandbox import client, control_plane
@@ -75,7 +76,7 @@ def account(cluster: control_plane.ControlPlane, name: str, role: str) -> Iterat
     cluster.api.apply(path, binding)
     api = cluster.client_for_service_account("default", name)
     for seen in (daemons.GROUPS, daemons.PODS, daemons.QUEUES):
-        permissions.until(lambda seen=seen: api.ask("GET", seen).status == 200)  # type: ignore[misc]  # of now
+        patience.wait_until(lambda seen=seen: api.ask("GET", seen).status == 200)  # type: ignore[misc]  # of now
     yield api
     cluster.api.delete(path)
 
@@ -162,11 +163,11 @@ def guarded(cluster: control_plane.ControlPlane) -> Iterator[control_plane.Contr
     tried = {"body": a_group("theirs"), "query": {"dryRun": "All"}}
     try:
         apply(cluster, "apply", NAMESPACES)
-        permissions.until(lambda: cluster.api.ask("POST", daemons.GROUPS, **tried).status == 403)
+        patience.wait_until(lambda: cluster.api.ask("POST", daemons.GROUPS, **tried).status == 403)
         yield cluster
     finally:
         apply(cluster, "delete", NAMESPACES)
-        permissions.until(lambda: cluster.api.ask("POST", daemons.GROUPS, **tried).status != 403)
+        patience.wait_until(lambda: cluster.api.ask("POST", daemons.GROUPS, **tried).status != 403)
 
 
 def a_queue_for(namespaces: str, cluster: control_plane.ControlPlane, name: str) -> None:

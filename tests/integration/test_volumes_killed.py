@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from anyio import from_thread
 
+from tests import patience
 from tests.faults import end_states, plans, proxying
 from tests.integration import daemons, devices, provisioners
 from vscheduler.sandbox import control_plane, credentials
@@ -112,7 +113,7 @@ def killed(
                 daemons.until(lambda: first.said("serving"), first)
                 plan.process = first.process.pid
                 create(cluster, classes)
-                provisioners.until(lambda: plan.line or is_whole(cluster, size))
+                patience.wait_until(lambda: plan.line or is_whole(cluster, size))
                 if plan.line:
                     first.process.wait(daemons.PATIENCE_SECONDS)
                     second = start(daemons.ALONE)

@@ -2,13 +2,15 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
 from structlog import testing
 
+from tests import patience
+from tests.integration import electors
 from vscheduler.cluster import reflector
 from vscheduler.cluster.http import connection
 from vscheduler.daemon import informers
@@ -66,7 +68,7 @@ async def following(
     )
     task = asyncio.create_task(watch.run())
     try:
-        await asyncio.wait_for(watch.listed.wait(), 10)
+        await asyncio.wait_for(watch.listed.wait(), patience.PROCESSES_SECONDS)
         yield watch, seen
         assert not task.done()
     finally:
@@ -83,13 +85,6 @@ def named(event: events.Upsert | events.DecodeFailed) -> informers.Read:
     return metadata.name, entries.Entry(reference, None)
 
 
-async def until(done: Callable[[], bool]) -> None:
-    """Wait until something is so."""
-    async with asyncio.timeout(20):
-        while not done():  # noqa: ASYNC110 - of what is waited for nobody tells
-            await asyncio.sleep(0.02)
-
-
 async def test_pages_changes_and_the_server_ending_the_watch(
     cluster: control_plane.ControlPlane,
 ) -> None:
@@ -102,7 +97,7 @@ async def test_pages_changes_and_the_server_ending_the_watch(
             await asyncio.to_thread(cluster.api.create, PODS, a_pod(f"new-{number}"))
             await asyncio.sleep(0.25)
         await asyncio.to_thread(cluster.api.delete, f"{PODS}/old-0", gracePeriodSeconds=0)
-        await until(lambda: "-old-0" in seen)
+        await electors.until(lambda: "-old-0" in seen)
         # A pod that is deleted is first seen with its deletionTimestamp.
         assert seen[1:-2] == [f"+new-{number}" for number in range(12)]
         assert seen[-2:] == ["+old-0", "-old-0"]
@@ -124,9 +119,9 @@ async def test_a_version_that_is_too_old_is_listed_anew(
     with testing.capture_logs() as said:
         async with following(cluster, pace, GROUPS, events.Kind.POD_GROUP) as (watch, seen):
             cluster.api.delete(f"{GROUPS}/a")
-            await until(lambda: "-a" in seen)
+            await electors.until(lambda: "-a" in seen)
             watch._version = "1"
-            await until(lambda: watch.relists == 1)
+            await electors.until(lambda: watch.relists == 1)
             assert seen[-1] == "=b"
     assert "watch.expired" in [each["event"] for each in said]
 

@@ -1,6 +1,7 @@
 """docs/ and README.md name whatever there is, and nothing that isn't there."""
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -79,19 +80,18 @@ def page_of(words: str) -> str:
     return PAGES.get(names.get("".join(words.split()[1:2]), ""), README)
 
 
-def strings(path: Path) -> Iterator[str]:
+@functools.cache
+def strings(path: Path) -> frozenset[str]:
     """The texts of a module that aren't docstrings."""
     tree = ast.parse(path.read_text())
     spoken = {
         id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)
     }  # docstrings of modules, classes, functions and attributes alike
-    for node in ast.walk(tree):
-        if (
-            isinstance(node, ast.Constant)
-            and isinstance(node.value, str)
-            and id(node) not in spoken
-        ):
-            yield node.value
+    return frozenset(
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in spoken
+    )
 
 
 def keys_in_code() -> set[str]:

@@ -103,12 +103,21 @@ def test_files_are_short() -> None:
     assert {path: lines for path, lines in lengths.items() if lines > FILE_LINES} == {}
 
 
+def statements(tree: ast.AST) -> Iterator[ast.stmt]:
+    """All statements within, without a look at what they are made of."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.stmt):
+            yield node
+        if isinstance(node, ast.stmt | ast.ExceptHandler | ast.match_case):
+            yield from statements(node)
+
+
 def test_functions_are_short() -> None:
     """40 lines are the aim, 70 the limit."""
     long = [
         f"{in_tree(path)}:{node.lineno} {node.name}"
         for path in SOURCES
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in statements(ast.parse(path.read_text()))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and (node.end_lineno or 0) - node.lineno >= FUNCTION_LINES
     ]

@@ -3,9 +3,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 import numpy as np
-from hypothesis import given, settings, strategies
+from hypothesis import given, strategies
 
-from tests.properties import pod_affinity_clusters
+from tests.properties import clusters, pod_affinity_clusters
 from tests.unit.mirror import manifests
 from vscheduler.core.model import jobs, queues, snapshot
 from vscheduler.mirror import state
@@ -224,7 +224,7 @@ def views(seen: state.Mirror) -> Iterator[object]:
     yield manifests.names(seen.ungrouped())
 
 
-@settings(max_examples=150, deadline=None)
+@clusters.bounded(600)
 @given(CHANCE, strategies.integers(0, 60))
 def test_only_what_is_left_counts(chance: random.Random, steps: int) -> None:
     """After any history, the same as a Mirror that saw the last objects only, in any order."""

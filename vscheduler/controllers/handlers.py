@@ -41,6 +41,33 @@ class Entry(Protocol):
         """Return a session for the running event loop, which isn't the daemon's."""
 
 
+class OpenedSessions:
+    """A connection that knows the sessions it has returned, so that none outlives Kopf's loop.
+
+    Kopf forgets the session of a login that is cancelled.
+    """
+
+    def __init__(self, entry: Entry) -> None:
+        self._entry = entry
+        self._opened: list[aiohttp.ClientSession] = []
+
+    @property
+    def host(self) -> str:
+        """The API server's address."""
+        return self._entry.host
+
+    def session_elsewhere(self) -> aiohttp.ClientSession:
+        """Return a session for the running event loop, which isn't the daemon's."""
+        made = self._entry.session_elsewhere()
+        self._opened = [*(each for each in self._opened if not each.closed), made]
+        return made
+
+    async def close(self) -> None:
+        """Close the sessions that are still open."""
+        for each in self._opened:
+            await each.close()
+
+
 def registry(
     kinds: Collection[queue_objects.Kind],
     entry: Entry,

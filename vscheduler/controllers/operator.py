@@ -221,11 +221,13 @@ class Operator:
 
         log.info("kopf.started", kinds=sorted(kinds))
         kopf_loop = asyncio.new_event_loop()
+        opened = handlers.OpenedSessions(self._entry)
         self._heartbeat.begin(kopf_loop)
         threading.Thread(
             target=_operate,
             args=(
-                handlers.registry(kinds, self._entry, pass_on, self._failures),
+                handlers.registry(kinds, opened, pass_on, self._failures),
+                opened,
                 stop,
                 tell_from_thread,
                 kopf_loop,
@@ -307,6 +309,7 @@ def settings() -> kopf.OperatorSettings:
 
 def _operate(
     registry: kopf.OperatorRegistry,
+    opened: handlers.OpenedSessions,
     stop: threading.Event,
     tell_end: Callable[[BaseException], None],
     loop: asyncio.AbstractEventLoop,
@@ -317,7 +320,7 @@ def _operate(
     forever for credentials that no task fetches any longer.
     """
     try:
-        loop.run_until_complete(_live(registry, stop, tell_end))
+        loop.run_until_complete(_live(registry, opened, stop, tell_end))
     except BaseException as error:  # noqa: BLE001 - the daemon learns of every error
         tell_end(error)
     finally:
@@ -327,6 +330,7 @@ def _operate(
 
 async def _live(
     registry: kopf.OperatorRegistry,
+    opened: handlers.OpenedSessions,
     stop: threading.Event,
     tell_end: Callable[[BaseException], None],
 ) -> None:
@@ -347,6 +351,7 @@ async def _live(
     loop = asyncio.get_running_loop()
     with suppress(TimeoutError):
         async with asyncio.timeout(END_SECONDS):
+            await opened.close()
             await loop.shutdown_asyncgens()
             await loop.shutdown_default_executor()
 

@@ -172,7 +172,7 @@ class Client:
         path: str,
         condition: Callable[[Object], bool],
         *,
-        timeout_seconds: float = 10.0,
+        timeout_seconds: float = 60.0,
     ) -> Object:
         """Read an object or a collection until a condition holds."""
         deadline = time.monotonic() + timeout_seconds
@@ -187,7 +187,7 @@ class Client:
                 )
             time.sleep(POLL_SECONDS)
 
-    def wait_until_gone(self, path: str, *, timeout_seconds: float = 10.0) -> None:
+    def wait_until_gone(self, path: str, *, timeout_seconds: float = 60.0) -> None:
         """Wait until an object is gone."""
         deadline = time.monotonic() + timeout_seconds
         while self.find(path) is not None:

@@ -5,10 +5,8 @@ startup.
 from __future__ import annotations
 
 import shutil
-import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,11 +19,12 @@ from vscheduler.sandbox import (
     credentials,
     definitions,
     errors,
+    free_ports,
     processes,
     progress_report,
 )
 
-LOOPBACK = "127.0.0.1"
+LOOPBACK = free_ports.LOOPBACK
 
 # Left out: whatever needs a cloud, a real kubelet or heartbeats. Nodes stay Ready without a lease,
 # as no node lifecycle controller runs; kwok's stages lift the taint that it would lift.
@@ -59,7 +58,7 @@ SYSTEM_NAMESPACE = "volcano-system"
 
 POLL_SECONDS = 0.03
 
-READY_TIMEOUT_SECONDS = 60.0
+READY_TIMEOUT_SECONDS = 180.0
 
 REQUEST_TIMEOUT = urllib3.Timeout(total=5)
 
@@ -98,19 +97,15 @@ class Layout:
         return f"http://{LOOPBACK}:{self.ports.etcd}"
 
 
-def free_ports() -> Ports:
+def choose_ports() -> Ports:
     """Return ports that are free now. If another process takes a port before use, start again."""
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(5)]
-        for one in sockets:
-            one.bind((LOOPBACK, 0))
-        numbers = [int(one.getsockname()[1]) for one in sockets]
+    etcd, api_server, controller_manager, kwok, scheduler = free_ports.choose(5)
     return Ports(
-        etcd=numbers[0],
-        api_server=numbers[1],
-        controller_manager=numbers[2],
-        kwok=numbers[3],
-        scheduler=numbers[4],
+        etcd=etcd,
+        api_server=api_server,
+        controller_manager=controller_manager,
+        kwok=kwok,
+        scheduler=scheduler,
     )
 
 
@@ -260,7 +255,7 @@ class Start:
         authority = credentials.found_authority(options.directory / "credentials")
         self.layout = Layout(
             directory=options.directory,
-            ports=free_ports(),
+            ports=choose_ports(),
             authority=authority,
             serving=authority.issue_serving(),
             signing_key=credentials.write_signing_key(authority.directory / "service-accounts.key"),

@@ -15,7 +15,7 @@ from vscheduler.sandbox import client, definitions, errors
 
 POLL_SECONDS = 0.1
 
-CLEAN_TIMEOUT_SECONDS = 60.0
+CLEAN_TIMEOUT_SECONDS = 180.0
 
 CLEAN_POLL_SECONDS = 0.05
 

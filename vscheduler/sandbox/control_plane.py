@@ -30,7 +30,7 @@ from vscheduler.sandbox import (
 )
 
 ATTEMPTS = 3
-KUBECTL_TIMEOUT_SECONDS = 60.0
+KUBECTL_TIMEOUT_SECONDS = 180.0
 STATE_NAME = "sandbox.json"
 TOKEN_SECONDS = 24 * 3600
 

@@ -13,7 +13,7 @@ from vscheduler.sandbox import errors
 if TYPE_CHECKING:
     from vscheduler.sandbox import client
 
-ESTABLISH_TIMEOUT_SECONDS = 20.0
+ESTABLISH_TIMEOUT_SECONDS = 60.0
 
 
 def shipped_folder() -> Path | None:

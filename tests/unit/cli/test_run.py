@@ -13,6 +13,8 @@ from vscheduler.daemon import application, settings, startup
 from vscheduler.daemon.liveness import signals
 from vscheduler.daemon.observability import logs
 
+pytestmark = pytest.mark.usefixtures("restored_process")
+
 
 @pytest.fixture
 def begun(monkeypatch: pytest.MonkeyPatch) -> list[settings.Settings]:

@@ -13,6 +13,8 @@ from vscheduler.daemon.leader_election import election_settings
 from vscheduler.daemon.liveness import signals
 from vscheduler.daemon.observability import logs
 
+pytestmark = pytest.mark.usefixtures("restored_process")
+
 ARTICLE = (
     """--scheduler-name=volcano-online --leader-elect=true
     --leader-elect-resource-name=volcano-online

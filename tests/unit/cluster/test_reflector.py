@@ -12,6 +12,7 @@ import pytest
 from aiohttp import web
 from structlog import testing
 
+from tests import patience
 from tests.unit.cluster.conftest import Serve
 from vscheduler import containment
 from vscheduler.cluster import reflector
@@ -20,7 +21,7 @@ from vscheduler.cluster.writes import cooperative
 from vscheduler.mirror import paths
 
 FAST = reflector.Pace(
-    retry_seconds=0.001, absent_max_seconds=0.002, silence_seconds=5, at_once_seconds=0
+    retry_seconds=0.001, absent_max_seconds=0.002, silence_seconds=60, at_once_seconds=0
 )
 Event = tuple[str, str]
 
@@ -102,7 +103,7 @@ class Script:
             await asyncio.sleep(0.01)
         if not self.steps:
             self.done.set()
-            await asyncio.sleep(5)
+            await asyncio.sleep(patience.SECONDS)
         return response
 
 
@@ -136,8 +137,8 @@ async def following(
     )
     task = asyncio.create_task(watch.run())
     try:
-        await asyncio.wait_for(script.done.wait(), 3)
-        await asyncio.sleep(0.03)
+        await asyncio.wait_for(script.done.wait(), patience.SECONDS)
+        await patience.until_at_rest(lambda: len(flat(batches)), 0.03)
         yield watch, batches
     finally:
         task.cancel()
@@ -155,9 +156,7 @@ async def test_changes_that_come_soon_after_others_are_read_together(serve: Serv
     pace = replace(FAST, gather_seconds=1)
     async with following(serve, Script([a_list(), chunks]), pace) as (_, batches):
         assert flat(batches)[1] == ("ADDED", "n0")
-        async with asyncio.timeout(40):
-            while len(flat(batches)) < 9:  # noqa: ASYNC110 - the sink is a list
-                await asyncio.sleep(0.01)
+        await patience.until(lambda: len(flat(batches)) >= 9)
         assert flat(batches)[1:] == [("ADDED", f"n{number}") for number in range(8)]
         assert len(batches) <= 4
 
@@ -304,9 +303,9 @@ async def test_a_silent_watch_is_taken_up_again(serve: Serve) -> None:
             return a_list()
         response = web.StreamResponse()
         await response.prepare(request)
-        if len(asked) > 3:
+        if sum("watch" in each for each in asked) > 2:
             seen.set()
-        await asyncio.sleep(5)
+        await asyncio.sleep(patience.SECONDS)
         return response
 
     asked: list[dict[str, str]] = []
@@ -317,10 +316,11 @@ async def test_a_silent_watch_is_taken_up_again(serve: Serve) -> None:
         link, paths.Path.to("/things"), Names(), lambda _: None, pace=pace, chance=random.Random(1)
     )
     task = asyncio.create_task(watch.run())
-    await asyncio.wait_for(seen.wait(), 3)
+    await asyncio.wait_for(seen.wait(), patience.SECONDS)
     task.cancel()
     await asyncio.wait([task])
-    assert [each.get("resourceVersion") for each in asked[1:3]] == ["10", "10"]
+    first = next(number for number, each in enumerate(asked) if "watch" in each)
+    assert [each.get("resourceVersion") for each in asked[first : first + 2]] == ["10", "10"]
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ import pytest
 from aiohttp import web
 from structlog import testing
 
+from tests import patience
 from tests.unit.cluster import test_reflector
 from tests.unit.cluster.conftest import Serve
-from tests.unit.daemon import worlds
 from vscheduler.cluster import reflector
 from vscheduler.cluster.http import connection
 from vscheduler.mirror import paths
@@ -80,11 +80,11 @@ async def test_a_watch_that_a_list_has_overtaken_goes_on_anew(serve: Serve) -> N
     server = Silent([test_reflector.line("ADDED", 11, "a")])
     with testing.capture_logs() as told:
         async with running(serve, server) as (watch, seen):
-            await worlds.until(lambda: len(seen) == 2)
+            await patience.until(lambda: len(seen) == 2)
             await asyncio.sleep(0.1)
             server.say = [test_reflector.line("ADDED", 12, "b")]
             assert watch.overtake()
-            await worlds.until(lambda: len(seen) == 3)
+            await patience.until(lambda: len(seen) == 3)
     assert seen == [("REPLACE", ""), ("ADDED", "a"), ("ADDED", "b")]
     assert server.watches == ["10", "11"]
     assert len(set(map(id, server.transports))) == 2
@@ -96,10 +96,10 @@ async def test_a_watch_that_was_heard_of_a_moment_ago_is_only_busy(serve: Serve)
     server = Silent([test_reflector.line("ADDED", 11, "a")])
     pace = reflector.Pace(moment_seconds=60, at_once_seconds=0)
     async with running(serve, server, pace) as (watch, seen):
-        await worlds.until(lambda: len(seen) == 2)
+        await patience.until(lambda: len(seen) == 2)
         assert not watch.overtake()
         server.say.append(test_reflector.line("ADDED", 12, "b"))
-        await worlds.until(lambda: len(seen) == 3)
+        await patience.until(lambda: len(seen) == 3)
     assert server.watches == ["10"]
 
 
@@ -107,11 +107,11 @@ async def test_a_watch_that_has_not_begun_is_not_overtaken(serve: Serve) -> None
     """While it is listed, or waits for its next attempt."""
     server = Silent(refuse=503)
     async with running(serve, server) as (watch, seen):
-        await worlds.until(lambda: server.asked)
+        await patience.until(lambda: server.asked)
         await asyncio.sleep(0.1)
         assert not watch.overtake()
         server.refuse = 0
-        await worlds.until(lambda: server.watches)
+        await patience.until(lambda: server.watches)
     assert seen == [("REPLACE", "")]
 
 
@@ -120,12 +120,12 @@ async def test_when_it_was_heard_of_is_told(serve: Serve) -> None:
     server = Silent()
     before = time.monotonic()
     async with running(serve, server) as (watch, seen):
-        await worlds.until(lambda: server.watches)
-        await asyncio.sleep(0.1)
+        await patience.until(lambda: server.watches)
+        await patience.until_at_rest(lambda: watch.heard_at, 0.1)
         granted = watch.heard_at
         assert before < granted < time.monotonic() - 0.05
         server.say.append(test_reflector.line("BOOKMARK", 11))
-        await worlds.until(lambda: watch.heard_at > granted)
+        await patience.until(lambda: watch.heard_at > granted)
     assert seen == [("REPLACE", "")]
 
 
@@ -134,7 +134,7 @@ async def test_watches_are_short_and_silence_is_longer_than_any(serve: Serve) ->
     pace = reflector.Pace()
     server = Silent()
     async with running(serve, server, pace):
-        await worlds.until(lambda: server.watches)
+        await patience.until(lambda: server.watches)
     longest = pace.watch_seconds * 1.25
     assert pace.watch_seconds <= int(server.asked[-1]["timeoutSeconds"]) <= longest
     assert longest + 2 <= pace.silence_seconds <= 30 - pace.retry_seconds
@@ -167,10 +167,10 @@ async def test_new_credentials_end_a_pause(serve: Serve) -> None:
     pace = reflector.Pace(retry_seconds=1000, retry_max_seconds=1000)
     with testing.capture_logs() as told:
         async with running(serve, server, pace) as (watch, seen):
-            await worlds.until(lambda: told)
+            await patience.until(lambda: told)
             server.refuse = 0
             watch._link._credentials._changed.set()
-            await worlds.until(lambda: seen)
+            await patience.until(lambda: seen)
     assert [each["event"] for each in told] == ["watch.failed", "watch.listed"]
 
 
@@ -184,7 +184,7 @@ async def test_calls_that_get_no_answer_make_them_suspect_too(
     async def answer(request: web.Request) -> web.Response:
         transports.append(request.transport)
         if silent.is_set():
-            await asyncio.sleep(5)
+            await asyncio.sleep(patience.SECONDS)
         return web.Response()
 
     link = await serve(answer)

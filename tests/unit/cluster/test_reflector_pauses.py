@@ -5,6 +5,7 @@ from contextlib import suppress
 import pytest
 from aiohttp import web
 
+from tests import patience
 from tests.unit.cluster.conftest import Serve
 from tests.unit.cluster.test_reflector import Names, a_list
 from vscheduler.cluster import reflector
@@ -36,6 +37,7 @@ async def test_watches_that_end_at_once_are_opened_ever_less(serve: Serve, statu
         chance=random.Random(1),
     )
     task = asyncio.create_task(watch.run())
+    await patience.until(lambda: asked)
     with suppress(TimeoutError):
         async with asyncio.timeout(1.5):
             await enough.wait()

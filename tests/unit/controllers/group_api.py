@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from tests import patience
 from vscheduler import backoff
 from vscheduler.controllers import ports
 from vscheduler.controllers.podgroups import (
@@ -256,10 +257,7 @@ class World:
 
     async def rest(self, seconds: float = 0.15) -> None:
         """Until for some time no call was made."""
-        async with asyncio.timeout(40):
-            before = -1
-            while before != (before := len(self.server.calls)):  # noqa: ASYNC110 - nobody tells
-                await asyncio.sleep(seconds)
+        await patience.until_at_rest(lambda: len(self.server.calls), seconds)
 
 
 def reference(owner: Document) -> Document:
@@ -324,10 +322,3 @@ async def world(
         task.cancel()
         with suppress(asyncio.CancelledError):
             await task
-
-
-async def until(done: Callable[[], object]) -> None:
-    """Wait until something is so."""
-    async with asyncio.timeout(40):
-        while not done():  # noqa: ASYNC110 - of what is waited for nobody tells
-            await asyncio.sleep(0.005)

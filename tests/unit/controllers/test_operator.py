@@ -5,15 +5,17 @@ import gc
 import json
 import signal
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any, cast
 
 import aiohttp
+import kopf
 import pytest
 from aiohttp import web
 from structlog import testing
 
+from tests import patience
 from vscheduler.controllers import handlers, operator, ports
 from vscheduler.controllers.queues import queue_objects
 from vscheduler.daemon.liveness import progress
@@ -174,14 +176,7 @@ async def operating(
         task.cancel()
         with suppress(asyncio.CancelledError, operator.OperatorError):
             await task
-        await until(lambda: "kopf" not in {each.name for each in threading.enumerate()})
-
-
-async def until(done: Callable[[], object]) -> None:
-    """Wait until it is so."""
-    async with asyncio.timeout(40):
-        while not done():  # noqa: ASYNC110 - of what happens in a thread nobody tells
-            await asyncio.sleep(0.01)
+        await patience.until(lambda: "kopf" not in {each.name for each in threading.enumerate()})
 
 
 async def test_events_arrive_as_values_and_nothing_is_written(cluster: Cluster) -> None:
@@ -190,21 +185,21 @@ async def test_events_arrive_as_values_and_nothing_is_written(cluster: Cluster) 
     bystander = asyncio.create_task(asyncio.sleep(60))
     before = signal.getsignal(signal.SIGTERM)
     async with operating(cluster) as (heard, _):
-        await until(lambda: heard)
+        await patience.until(lambda: heard)
         (first,) = heard
         assert isinstance(first, queue_objects.Seen)
         assert first.listed
         assert isinstance(first.item, queue_objects.Queue)
         assert (first.item.name, first.item.parent) == ("red", "top")
-        await until(lambda: cluster.watched("podgroups"))
+        await patience.until(lambda: cluster.watched("podgroups"))
         await cluster.tell("podgroups", "ADDED", an_item("g", status={"phase": "Running"}))
-        await until(lambda: len(heard) == 2)
+        await patience.until(lambda: len(heard) == 2)
         group = queue_objects.Group(
             uid="uid-g", version="5", queue="", counter="running", key="ns/g"
         )
         assert heard[1] == queue_objects.Seen(item=group)
         await cluster.tell("podgroups", "DELETED", an_item("g"))
-        await until(lambda: len(heard) == 3)
+        await patience.until(lambda: len(heard) == 3)
         gone = queue_objects.Gone(kind=queue_objects.Kind.POD_GROUP, uid="uid-g")
         assert heard[2] == gone
     assert set(cluster.methods) == {"GET"}
@@ -221,10 +216,10 @@ async def test_kinds_are_waited_for_and_followed_when_they_come(cluster: Cluster
     kinds = cluster.kinds.pop(SCHEDULING)
     with testing.capture_logs() as logs:
         async with operating(cluster) as (heard, _):
-            await until(lambda: any(each["event"] == "kinds.absent" for each in logs))
+            await patience.until(lambda: any(each["event"] == "kinds.absent" for each in logs))
             assert not cluster.methods
             cluster.kinds[SCHEDULING] = kinds
-            await until(lambda: cluster.watched("queues"))
+            await patience.until(lambda: cluster.watched("queues"))
             cluster.forbidden.add("commands")
             cluster.kinds[BUS] = {"commands"}
             await asyncio.sleep(0.3)
@@ -232,12 +227,12 @@ async def test_kinds_are_waited_for_and_followed_when_they_come(cluster: Cluster
             assert "commands" not in cluster.reviews
             cluster.unwatched.add("commands")
             cluster.forbidden.clear()
-            await until(lambda: "commands" in cluster.reviews)
+            await patience.until(lambda: "commands" in cluster.reviews)
             assert not cluster.watched("commands")
             cluster.unwatched.clear()
             target = {"kind": "Queue", "name": "red"}
             cluster.items["commands"] = [an_item("c", action="OpenQueue", target=target)]
-            await until(lambda: heard)
+            await patience.until(lambda: heard)
             assert isinstance(heard[0], queue_objects.Seen)
             assert isinstance(heard[0].item, queue_objects.Command)
     started = [each["kinds"] for each in logs if each["event"] == "kopf.started"]
@@ -248,12 +243,12 @@ async def test_looking_for_kinds_writes_nothing(cluster: Cluster) -> None:
     """What we may is asked by a write: once, and not while there is nothing to do."""
     cluster.forbidden.add("podgroups")
     async with operating(cluster):
-        await until(lambda: cluster.looks > 12)
+        await patience.until(lambda: cluster.looks > 12)
         assert cluster.reviews == []
         cluster.forbidden.clear()
-        await until(lambda: cluster.watched("queues"))
+        await patience.until(lambda: cluster.watched("queues"))
         asked, looks = sorted(cluster.reviews), cluster.looks
-        await until(lambda: cluster.looks > looks + 3)
+        await patience.until(lambda: cluster.looks > looks + 3)
         assert asked == sorted(cluster.reviews) == ["podgroups", "queues"]
 
 
@@ -261,13 +256,13 @@ async def test_a_kind_that_goes_is_waited_for_again(cluster: Cluster) -> None:
     """Kopf dies of it, the daemon doesn't."""
     with testing.capture_logs() as logs:
         async with operating(cluster) as (_, task):
-            await until(lambda: cluster.watched("queues"))
+            await patience.until(lambda: cluster.watched("queues"))
             kinds = cluster.kinds.pop(SCHEDULING)
-            await until(lambda: any(each["event"] == "kopf.again" for each in logs))
+            await patience.until(lambda: any(each["event"] == "kopf.again" for each in logs))
             cluster.forget_watches()
             cluster.kinds[SCHEDULING] = kinds
-            await until(lambda: sum(each["event"] == "kopf.started" for each in logs) == 2)
-            await until(lambda: cluster.watched("queues"))
+            await patience.until(lambda: sum(each["event"] == "kopf.started" for each in logs) == 2)
+            await patience.until(lambda: cluster.watched("queues"))
             assert not task.done()
 
 
@@ -276,10 +271,10 @@ async def test_a_kopf_that_dies_is_told_of_and_begins_anew(cluster: Cluster) -> 
     """The log has a line, and the kinds are followed again."""
     with testing.capture_logs() as logs:
         async with operating(cluster) as (_, task):
-            await until(lambda: cluster.watched("queues"))
+            await patience.until(lambda: cluster.watched("queues"))
             await cluster.tell("queues", "ERROR", {"kind": "Status", "code": 500})
             cluster.forget_watches()
-            await until(lambda: cluster.watched("queues"))
+            await patience.until(lambda: cluster.watched("queues"))
             assert not task.done()
     (died,) = [each for each in logs if each["event"] == "work.failed"]
     assert died["area"] == "kopf"
@@ -327,7 +322,7 @@ async def test_a_kopf_that_hangs_does_not_answer(
 
     monkeypatch.setattr(cluster, "session_elsewhere", hang)  # Kopf's thread calls it
     async with operating(cluster):
-        await until(inside.is_set)
+        await patience.until(inside.is_set)
         await answers()  # to a question of before
         assert not await answers()
         go.set()
@@ -335,6 +330,30 @@ async def test_a_kopf_that_hangs_does_not_answer(
             while not await answers():
                 pass
     assert cluster.heartbeat.mark() is None
+
+
+async def test_a_login_that_kopf_gives_up_leaves_no_session_open(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody else knows of it, and Kopf's event loop, which it belongs to, ends."""
+    sessions: list[aiohttp.ClientSession] = []
+    open_session, wrap = cluster.session_elsewhere, kopf.AiohttpSession
+
+    def note() -> aiohttp.ClientSession:
+        sessions.append(open_session())
+        return sessions[-1]
+
+    def give_up_once(**arguments: Any) -> kopf.AiohttpSession:
+        if len(sessions) == 1:
+            raise kopf.TemporaryError("not now", delay=0)
+        return wrap(**arguments)
+
+    monkeypatch.setattr(handlers, "LOGIN_SECONDS", 0.0)
+    monkeypatch.setattr(cluster, "session_elsewhere", note)
+    monkeypatch.setattr(kopf, "AiohttpSession", give_up_once)
+    async with operating(cluster):
+        await patience.until(lambda: cluster.watched("queues"))
+    assert [each.closed for each in sessions] == [True, True]
 
 
 async def test_kinds_that_are_missing_are_told_of(cluster: Cluster) -> None:
@@ -345,9 +364,9 @@ async def test_kinds_that_are_missing_are_told_of(cluster: Cluster) -> None:
     api = cast("ports.Api", cluster)
     made = operator.Operator(api, cluster, lambda _: None, PACE, outlets)
     task = asyncio.create_task(made.run())
-    await until(lambda: len(told) > 2)
+    await patience.until(lambda: len(told) > 2)
     cluster.kinds[SCHEDULING].add("podgroups")
-    await until(lambda: cluster.watched("queues"))
+    await patience.until(lambda: cluster.watched("queues"))
     before = len(told)
     await asyncio.sleep(0.05)
     assert len(told) == before

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from tests import patience
 from tests.unit.cluster.conftest import Handler, Serve
 from tests.unit.cluster.permits import Ending
 from tests.unit.controllers import queue_api
-from tests.unit.daemon import runtimes, worlds
+from tests.unit.daemon import runtimes
 from tests.unit.mirror import manifests
 from vscheduler.cluster.http import connection, objects
 from vscheduler.cluster.writes import write_queue
@@ -54,7 +55,7 @@ async def test_queues_are_looked_at_after_the_schedulers_first_cycle(serve: Serv
         await asyncio.sleep(0.3)
         assert not asked
         answered.set()
-        await worlds.until(lambda: asked)
+        await patience.until(lambda: asked)
         assert not task.done()
         task.cancel()
         calls.cancel()
@@ -101,10 +102,10 @@ async def test_queues_hear_of_pods_that_move(serve: Serve) -> None:
         runtime.watches.start(group)
         calls = group.create_task(runtime.calls.run())
         task = group.create_task(keeper.keep_queues({}))
-        await worlds.until(lambda: counts() == (1, 0))
+        await patience.until(lambda: counts() == (1, 0))
         pod = manifests.pod("p", group="g", node="n1")
         runtime.mirror.apply(events.convert(events.Kind.POD, pod))
-        await worlds.until(lambda: counts() == (0, 1))
+        await patience.until(lambda: counts() == (0, 1))
         task.cancel()
         await asyncio.wait([task])
         calls.cancel()
@@ -272,7 +273,7 @@ async def test_a_call_that_raises_is_one_without_an_answer(
     async with calling(serve, lambda _: web.json_response(A_THING)) as (port, _):
         monkeypatch.setattr(objects, "get", fail)
         with pytest.raises(ports.RefusedError) as raised:
-            await asyncio.wait_for(port.get(ONE), 10)
+            await asyncio.wait_for(port.get(ONE), 40)
         assert raised.value.trouble is ports.Trouble.UNANSWERED
         monkeypatch.undo()
         assert await port.get(ONE) == A_THING

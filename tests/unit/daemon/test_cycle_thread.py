@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests import patience
 from vscheduler.daemon import cycle_thread
 from vscheduler.daemon.liveness import progress
 
@@ -95,9 +96,7 @@ async def test_who_is_cancelled_does_not_wait_and_the_cycle_is_still_noted(
     assert task.cancelled()
     assert cycles.oldest() == 1
     go.set()
-    async with asyncio.timeout(40):
-        while cycles.oldest() is not None:  # noqa: ASYNC110 - a thread tells nobody
-            await asyncio.sleep(0.01)
+    await patience.until(lambda: cycles.oldest() is None)
 
 
 def test_the_end_of_the_process_does_not_wait_for_it() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests import device_labs, pictures
+from tests import device_labs, patience, pictures
 from tests.unit.cluster.conftest import Serve
 from tests.unit.daemon import worlds
 from vscheduler.mirror import device_requests
@@ -69,7 +69,7 @@ async def test_a_gang_is_bound_after_its_claims(serve: Serve) -> None:
     """Each gets its finalizer, and then its device; nobody is told of that; then all is quiet."""
     async with worlds.world(serve, with_devices()) as made:
         keep_claims(made)
-        await worlds.until(lambda: made.bound() == {"train-0": 1, "train-1": 1})
+        await patience.until(lambda: made.bound() == {"train-0": 1, "train-1": 1})
         for name in ("gpus-0", "gpus-1"):
             assert [each for each in writes(made) if each.startswith(name)] == [
                 name,
@@ -96,7 +96,7 @@ async def test_a_write_that_failed_is_sent_again_after_a_pause(
     codes = [code] * 3
     async with worlds.world(serve, with_devices(), answers={CLAIMS + failing: codes}) as made:
         keep_claims(made)
-        await worlds.until(lambda: made.bound() == {"train-0": 1, "train-1": 1})
+        await patience.until(lambda: made.bound() == {"train-0": 1, "train-1": 1})
         assert codes == []
         assert writes(made).count(failing) == 4
         assert writes(made).count("gpus-1/status") == 1
@@ -108,7 +108,7 @@ async def test_what_the_api_server_refuses_is_told_to_the_job(serve: Serve) -> N
     async with worlds.world(serve, with_devices(), answers=answers) as made:
         keep_claims(made)
         text = "the API server refuses to have claim gpus-0 allocated: no"
-        await worlds.until(lambda: text in str(made.statuses("train")))
+        await patience.until(lambda: text in str(made.statuses("train")))
         assert not made.bound()
 
 
@@ -118,12 +118,14 @@ async def test_devices_that_cannot_be_used_any_more_are_given_back(serve: Serve)
     answers = {f"{CLAIMS}gpus-1": [403] * 99}
     async with worlds.world(serve, documents, answers=answers) as made:
         keep_claims(made)
-        await worlds.until(lambda: "gpus-0/status" in writes(made) and made.mirror.allocations.idle)
+        await patience.until(
+            lambda: "gpus-0/status" in writes(made) and made.mirror.allocations.idle
+        )
         (node,) = [each for each in documents if each["kind"] == "Node"]
         cordoned = copy.deepcopy(node)
         cordoned["spec"] = {**cordoned.get("spec", {}), "unschedulable": True}
         made.show(cordoned)
-        await worlds.until(lambda: writes(made).count("gpus-0/status") == 2)
-        await worlds.until(lambda: made.mirror.allocations.idle)
+        await patience.until(lambda: writes(made).count("gpus-0/status") == 2)
+        await patience.until(lambda: made.mirror.allocations.idle)
         assert made.stored[f"{CLAIMS}gpus-0"]["status"] == {}
         assert not made.bound()

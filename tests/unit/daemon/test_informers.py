@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 import pytest
 from aiohttp import web
 
-from tests import answers
+from tests import answers, patience
 from tests.unit.cluster.conftest import Serve
-from tests.unit.daemon import worlds
 from tests.unit.mirror import manifests
 from vscheduler import containment
 from vscheduler.cluster import reflector
@@ -67,7 +66,7 @@ async def followed(serve: Serve) -> AsyncIterator[Followed]:
     made = Followed(informers.Informers(await serve(answer), KINDS, mirror.read, sink))
     async with asyncio.timeout(40), made.group:
         made.following.start(made.group)
-        await worlds.until(made.is_watched)
+        await patience.until(made.is_watched)
         yield made
 
 
@@ -79,7 +78,7 @@ async def test_listed_anew_is_listed_and_followed(serve: Serve) -> None:
             assert made.following.ready
             await asyncio.sleep(0)
         assert made.lists == {"pods": 2, "queues": 1}
-        await worlds.until(made.is_watched)
+        await patience.until(made.is_watched)
         made.following.stop()
 
 
@@ -93,7 +92,7 @@ async def test_who_is_cancelled_while_lists_are_taken_leaves_all_followed(serve:
             asking.cancel()
             await asyncio.wait({asking})
             await made.following.wait_for_lists()
-            await worlds.until(made.is_watched)
+            await patience.until(made.is_watched)
         assert made.lists["pods"] == made.lists["queues"] > 1
         made.following.stop()
 
@@ -168,7 +167,7 @@ async def test_a_kind_that_is_refused_is_waited_for_only_for_a_while(
         assert (pods.listed, pods.problem, budgets.listed) == (True, None, False)
         assert str(budgets.problem) == "no"
         refusals.clear()
-        await worlds.until(lambda: all(each.listed for each in made.states()))
+        await patience.until(lambda: all(each.listed for each in made.states()))
         assert [each.problem for each in made.states()] == [None, None]
 
 
@@ -183,7 +182,7 @@ async def test_what_is_needed_or_may_come_is_waited_for(
     monkeypatch.setattr(health, "REFUSED_SECONDS", 0.0)
     async with refused(serve, {kind: status}) as (made, _):
         waiting = asyncio.create_task(made.wait_for_lists())
-        await worlds.until(lambda: any(each.problem for each in made.states()))
+        await patience.until(lambda: any(each.problem for each in made.states()))
         await asyncio.sleep(0.7)
         assert not waiting.done()
         assert not made.ready
@@ -284,7 +283,7 @@ async def test_it_returns_when_every_pod_is_seen_as_new(serve: Serve) -> None:
     waiting = asyncio.create_task(
         informers.catch_up(await serve(server.answer), mirror, ["vscheduler"], nobody)
     )
-    await worlds.until(lambda: server.queries)
+    await patience.until(lambda: server.queries)
     mirror.apply(manifests.event_of(manifests.pod("a", node="n1", version=5)))
     await asyncio.sleep(0.05)
     assert not waiting.done()
@@ -300,7 +299,7 @@ async def test_a_pod_that_is_gone_before_a_watch_shows_it_holds_nobody_up(serve:
     waiting = asyncio.create_task(
         informers.catch_up(await serve(server.answer), manifests.mirror(), ["vscheduler"], nobody)
     )
-    await worlds.until(lambda: server.queries)
+    await patience.until(lambda: server.queries)
     server.versions.clear()
     async with asyncio.timeout(40):
         await waiting

@@ -90,5 +90,5 @@ async def test_a_change_makes_a_cycle(monkeypatch: pytest.MonkeyPatch) -> None:
     refused = connection.Forbidden("no", status=403)
     access = kind_access.KindAccess(mirror, lambda: [watch(kinds.Kind.CLAIM, refused)])
     following = asyncio.create_task(access.follow(cycle.set))
-    await asyncio.wait_for(cycle.wait(), 5)
+    await asyncio.wait_for(cycle.wait(), 40)
     following.cancel()

@@ -6,9 +6,12 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from tests.unit.daemon import leading, worlds
+from tests import patience
+from tests.unit.daemon import leading
 from vscheduler.daemon import leader_session
 from vscheduler.daemon.leader_election import api
+
+pytestmark = pytest.mark.usefixtures("virtual_time")
 
 
 class Work:
@@ -55,9 +58,9 @@ async def test_work_is_done_while_the_lease_is_held() -> None:
         assert work.notes == []
         for _ in range(2):
             decided.gain("a")
-            await worlds.until(lambda: work.notes[-1:] == ["begin a"])
+            await patience.until(lambda: work.notes[-1:] == ["begin a"])
             decided.lose("a")
-            await worlds.until(lambda: work.notes[-1:] == ["end a"])
+            await patience.until(lambda: work.notes[-1:] == ["end a"])
     assert work.notes == ["begin a", "end a"] * 2
 
 
@@ -66,12 +69,12 @@ async def test_another_set_of_leases_is_another_tenure() -> None:
     work = Work()
     async with served(work, "a", "b") as (decided, _):
         decided.gain("a")
-        await worlds.until(lambda: work.notes[-1:] == ["begin a"])
+        await patience.until(lambda: work.notes[-1:] == ["begin a"])
         decided.gain("b")
-        await worlds.until(lambda: work.notes[-1:] == ["begin a+b"])
+        await patience.until(lambda: work.notes[-1:] == ["begin a+b"])
         decided.gain("c")
         decided.lose("a")
-        await worlds.until(lambda: work.notes[-1:] == ["begin b"])
+        await patience.until(lambda: work.notes[-1:] == ["begin b"])
     assert work.notes == ["begin a", "end a", "begin a+b", "end a+b", "begin b", "end b"]
 
 
@@ -80,10 +83,10 @@ async def test_a_lease_that_was_lost_and_regained_meanwhile_is_another_tenure() 
     work = Work()
     async with served(work, "a") as (decided, _):
         decided.gain("a")
-        await worlds.until(lambda: work.notes == ["begin a"])
+        await patience.until(lambda: work.notes == ["begin a"])
         decided.lose("a")
         decided.gain("a")
-        await worlds.until(lambda: work.notes == ["begin a", "end a", "begin a"])
+        await patience.until(lambda: work.notes == ["begin a", "end a", "begin a"])
 
 
 async def test_the_next_tenure_waits_for_the_end_of_the_last() -> None:
@@ -92,13 +95,13 @@ async def test_the_next_tenure_waits_for_the_end_of_the_last() -> None:
     work.slow_end = asyncio.Event()
     async with served(work, "a") as (decided, _):
         decided.gain("a")
-        await worlds.until(lambda: work.notes == ["begin a"])
+        await patience.until(lambda: work.notes == ["begin a"])
         decided.lose("a")
         decided.gain("a")
         await asyncio.sleep(0.05)
         assert work.notes == ["begin a"]
         work.slow_end.set()
-        await worlds.until(lambda: work.notes == ["begin a", "end a", "begin a"])
+        await patience.until(lambda: work.notes == ["begin a", "end a", "begin a"])
 
 
 async def test_a_defect_of_the_work_is_told() -> None:
@@ -106,7 +109,7 @@ async def test_a_defect_of_the_work_is_told() -> None:
     work = Work()
     async with served(work, "a") as (decided, task):
         decided.gain("a")
-        await worlds.until(lambda: work.notes == ["begin a"])
+        await patience.until(lambda: work.notes == ["begin a"])
         work.broken.set()
         with pytest.raises(RuntimeError, match="broken"):
             await task

@@ -8,6 +8,8 @@ import pytest
 from vscheduler.daemon import pacing
 from vscheduler.mirror.index import entries
 
+pytestmark = pytest.mark.usefixtures("virtual_time")
+
 QUICK = pacing.Pace(
     period_seconds=60, debounce_seconds=60, quick_seconds=0.001, step_seconds=60, rest_factor=1000
 )

@@ -1,10 +1,11 @@
 """Pods that the API server refuses to bind: who is told so, and for how long."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from tests import pictures
+from tests import patience, pictures
 from tests.unit.cluster.conftest import Serve
 from tests.unit.cluster.writes.test_status_writer import a_task
 from tests.unit.daemon import worlds
@@ -54,6 +55,12 @@ def test_neither_messages_nor_memory_grow_without_bound(monkeypatch: pytest.Monk
     assert known.current(everybody) == {"ns/a": {"uid-a-2": "denied"}}
 
 
+def true_conditions(statuses: list[dict[str, Any]]) -> set[str]:
+    """Those that the newest status with conditions has."""
+    *_, newest = ([], *(each["conditions"] for each in statuses if "conditions" in each))
+    return {each["type"] for each in newest if each["status"] == "True"}
+
+
 @pytest.mark.parametrize("minimum", [2, 1])
 async def test_a_gang_is_not_scheduled_before_the_api_server_lets_its_pods_pass(
     serve: Serve, monkeypatch: pytest.MonkeyPatch, minimum: int
@@ -64,14 +71,14 @@ async def test_a_gang_is_not_scheduled_before_the_api_server_lets_its_pods_pass(
     picture = f"node n1 cpu=4\nqueue default\njob default/a min={minimum} cpu=1 - -"
     refusals = {"/a-1/binding": [403] * 99}
     async with worlds.world(serve, picture, answers=refusals) as made:
-        await worlds.until(lambda: made.bound()["a-1"] >= 3)
-        await worlds.until(lambda: minimum == 1 or "to bind pod" in str(made.statuses("a")))
+        await patience.until(lambda: made.bound()["a-1"] >= 3)
+        await patience.until(lambda: minimum == 1 or "to bind pod" in str(made.statuses("a")))
         refused = made.bound()["a-1"]
         refusals["/a-1/binding"].clear()
-        await worlds.until(lambda: made.bound()["a-1"] > refused)
+        await patience.until(lambda: made.bound()["a-1"] > refused)
         made.show(*pictures.documents(picture.replace("- -", "n1 n1"))[-2:])
-        await worlds.until(lambda: "'Scheduled'" in str(made.statuses("a")))
-        await worlds.rest(made)
+        await patience.until(lambda: "Scheduled" in true_conditions(made.statuses("a")))
+        await worlds.rest(made, 0.6)
         told = [
             body["status"]["conditions"][0]
             for _, path, body in made.calls
@@ -112,12 +119,12 @@ async def test_another_refusal_is_told_during_the_pause(
     """Nothing else makes a cycle then."""
     monkeypatch.setattr(status_writer, "POD_SPACING_SECONDS", 0.05)
     picture = "node n1 cpu=4\nqueue default\njob default/a min=1 cpu=1 -"
-    pace = replace(worlds.PACE, retry_seconds=60.0)
+    pace = replace(worlds.PACE, retry_seconds=600.0)
     async with worlds.world(serve, picture, pace=pace, answers={"/binding": [403] * 9}) as made:
-        await worlds.until(lambda: made.bound()["a-0"] == 2)
+        await patience.until(lambda: made.bound()["a-0"] == 2)
         await worlds.rest(made)
         ((task,),) = (job.tasks for job in made.mirror.snapshot(0.0).jobs)
         bind = decisions.Bind(task=task, node="n1")
         made.loop.take(binder.Outcome(bind=bind, verdict=REFUSED, message="another"))
-        await worlds.until(lambda: "bind the pod to n1: another" in str(made.calls))
+        await patience.until(lambda: "bind the pod to n1: another" in str(made.calls))
         assert made.bound()["a-0"] == 2

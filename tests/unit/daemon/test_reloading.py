@@ -8,7 +8,7 @@ import pytest
 import watchfiles
 from structlog import testing
 
-from tests.unit.daemon import worlds
+from tests import patience
 from vscheduler.core.config import policy
 from vscheduler.daemon import configuration, reloading
 
@@ -59,7 +59,7 @@ async def following(path: Path) -> AsyncIterator[Desk]:
         assert not task.done()
     finally:
         task.cancel()
-        await asyncio.wait([task], timeout=3)
+        await asyncio.wait([task], timeout=patience.SECONDS)
         assert task.cancelled()
 
 
@@ -124,15 +124,15 @@ async def test_changes_are_seen_however_they_are_made(
     file: Path, change: Callable[[Path, str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Written, replaced, or turned by a link twice over; without waiting for the next look."""
-    monkeypatch.setattr(reloading, "LOOK_MILLISECONDS", 60_000)
+    monkeypatch.setattr(reloading, "LOOK_MILLISECONDS", 600_000)
     change(file, FIRST)
     async with following(file) as made:
         change(file, SECOND)
-        await worlds.until(lambda: made.adopted == ["drf"])
+        await patience.until(lambda: made.adopted == ["drf"])
         change(file, BAD)
-        await worlds.until(lambda: len(made.told) == 2)
+        await patience.until(lambda: len(made.told) == 2)
         change(file, FIRST)
-        await worlds.until(lambda: made.adopted == ["drf", "gang"])
+        await patience.until(lambda: made.adopted == ["drf", "gang"])
         assert [bool(problems) for problems in made.told] == [False, True, False]
 
 
@@ -149,9 +149,9 @@ async def test_a_change_between_the_start_and_the_watch_is_seen(file: Path) -> N
     made = desk(file)
     write(file, SECOND)
     task = asyncio.create_task(made.reloader.run())
-    await worlds.until(lambda: made.adopted == ["drf"])
+    await patience.until(lambda: made.adopted == ["drf"])
     task.cancel()
-    await asyncio.wait([task], timeout=3)
+    await asyncio.wait([task], timeout=patience.SECONDS)
 
 
 async def test_where_nothing_can_be_watched_the_file_is_polled(
@@ -171,7 +171,7 @@ async def test_where_nothing_can_be_watched_the_file_is_polled(
     with testing.capture_logs() as said:
         async with following(file) as made:
             write(file, SECOND)
-            await worlds.until(lambda: made.adopted == ["drf"])
+            await patience.until(lambda: made.adopted == ["drf"])
     assert [line["event"] for line in said][:1] == ["configuration.unwatched"]
 
 
@@ -179,4 +179,4 @@ async def test_without_a_file_there_is_nothing_to_follow() -> None:
     """The built-in configuration doesn't change."""
     loaded = configuration.load("")
     reloader = reloading.Reloader(loaded, lambda _: None, lambda _: None)
-    await asyncio.wait_for(reloader.run(), 1)
+    await asyncio.wait_for(reloader.run(), 40)

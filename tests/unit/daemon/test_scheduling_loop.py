@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import pytest
 from structlog import testing
 
-from tests import pictures, running
+from tests import patience, pictures, running
 from tests.unit.cluster.conftest import Serve
 from tests.unit.daemon import worlds
 from vscheduler.cluster.writes import cooperative, status_writer
@@ -32,8 +32,8 @@ async def test_what_fits_is_bound_what_does_not_is_told_and_then_all_is_quiet(
 ) -> None:
     """A gang whole, its events, the other's condition with numbers; no more cycles or writes."""
     async with worlds.world(serve, TWO_GANGS) as made:
-        await worlds.until(lambda: len(made.bound()) == 3)
-        await worlds.until(lambda: made.statuses("large") and made.statuses("whole"))
+        await patience.until(lambda: len(made.bound()) == 3)
+        await patience.until(lambda: made.statuses("large") and made.statuses("whole"))
         await worlds.rest(made)
         assert made.bound() == {"whole-0": 1, "whole-1": 1, "whole-2": 1}
         (status,) = made.statuses("large")
@@ -57,8 +57,8 @@ async def test_what_no_decision_depends_on_makes_no_cycle(serve: Serve) -> None:
     """A node's heartbeat, for one."""
     node, *_ = pictures.documents(TWO_GANGS)
     async with worlds.world(serve, TWO_GANGS) as made:
-        await worlds.until(lambda: made.statuses("large"))
-        await asyncio.sleep(0.1)
+        await patience.until(lambda: made.statuses("large"))
+        await worlds.rest(made)
         cycles = made.loop.cycles
         heartbeat = {"type": "Ready", "status": "True", "lastHeartbeatTime": "now"}
         made.show({**node, "status": {**node["status"], "conditions": [heartbeat]}})
@@ -69,7 +69,7 @@ async def test_what_no_decision_depends_on_makes_no_cycle(serve: Serve) -> None:
 async def test_a_pod_that_could_not_be_bound_is_tried_again_after_a_rest(serve: Serve) -> None:
     """At once the first time, then later and later; the others of its gang aren't sent again."""
     async with worlds.world(serve, TWO_GANGS, answers={"whole-1/binding": [409, 409, 409]}) as made:
-        await worlds.until(lambda: made.bound()["whole-1"] == 4)
+        await patience.until(lambda: made.bound()["whole-1"] == 4)
         await asyncio.sleep(0.05)
         assert made.bound() == {"whole-0": 1, "whole-1": 4, "whole-2": 1}
 
@@ -89,10 +89,10 @@ async def test_a_gang_of_which_a_pod_went_while_the_cycle_ran_is_not_bound(serve
     documents = pictures.documents(TWO_GANGS)
     (victim,) = [each for each in documents if each["metadata"]["name"] == "whole-2"]
     async with worlds.world(serve, TWO_GANGS, action=Slow) as made:
-        await worlds.until(decided.is_set)
+        await patience.until(decided.is_set)
         made.feed([worlds.event_of(victim, "DELETED")])
         seen.set()
-        await worlds.until(lambda: made.statuses("whole"))
+        await patience.until(lambda: made.statuses("whole"))
         assert not made.bound().keys() & {"whole-0", "whole-1", "whole-2"}
         assert made.mirror.assumed == 0 or made.bound().keys() == {"large-0", "large-1"}
 
@@ -123,9 +123,9 @@ async def test_a_cycle_with_a_mistake_is_dropped_and_the_next_one_works(serve: S
     told: list[bool | None] = []
     with testing.capture_logs() as said:
         async with worlds.world(serve, TWO_GANGS, action=Broken) as made:
-            await worlds.until(lambda: len(made.bound()) == 3)
+            await patience.until(lambda: len(made.bound()) == 3)
             assert b"vscheduler_cycles_dropped_total 3.0" in made.observed.exposition()
-            await worlds.until(lambda: made.cycles.keeps_dropping() is None)
+            await patience.until(lambda: made.cycles.keeps_dropping() is None)
             assert made.cycles.oldest() is None
     assert [each["event"] for each in said].count("cycle.dropped") == 3
     assert told[0] is True
@@ -136,7 +136,7 @@ async def test_a_cycle_that_its_budget_cuts_short_is_continued(serve: Serve) -> 
     jobs = "\n".join(f"job default/j{number} min=2 cpu=1 - -" for number in range(20))
     pace = pacing.Pace(debounce_seconds=0.005, period_seconds=60, budget=150)
     async with worlds.world(serve, f"node n1 cpu=64\nqueue default\n{jobs}", pace=pace) as made:
-        await worlds.until(lambda: len(made.bound()) == 40)
+        await patience.until(lambda: len(made.bound()) == 40)
         assert made.loop.cycles > 3
         assert set(made.bound().values()) == {1}
 
@@ -156,9 +156,9 @@ async def test_a_cycle_that_was_held_up_is_not_rested_after(serve: Serve) -> Non
     pace = pacing.Pace(debounce_seconds=0.005, period_seconds=600, rest_factor=50)
     full = "node n1 cpu=4\nqueue default\njob default/large min=2 cpu=3 - -"
     async with worlds.world(serve, full, pace=pace, action=Late) as made:
-        await worlds.until(lambda: made.statuses("large"))
+        await patience.until(lambda: made.statuses("large"))
         made.show(*pictures.documents("node n2 cpu=4"))
-        await worlds.until(lambda: len(made.bound()) == 2)
+        await patience.until(lambda: len(made.bound()) == 2)
 
 
 async def test_a_cycle_that_was_busy_is_rested_after(serve: Serve) -> None:
@@ -176,7 +176,7 @@ async def test_a_cycle_that_was_busy_is_rested_after(serve: Serve) -> None:
     pace = pacing.Pace(debounce_seconds=0.005, period_seconds=600, rest_factor=50)
     full = "node n1 cpu=4\nqueue default\njob default/large min=2 cpu=3 - -"
     async with worlds.world(serve, full, pace=pace, action=Busy) as made:
-        await worlds.until(lambda: made.statuses("large"))
+        await patience.until(lambda: made.statuses("large"))
         made.show(*pictures.documents("node n2 cpu=4"))
         await asyncio.sleep(1.5)
         assert made.loop.cycles == 1
@@ -203,10 +203,10 @@ async def test_a_change_between_two_parts_of_a_round_is_seen_by_all(serve: Serve
     later = f"node n2 cpu=8\n{picture}"
     pace = pacing.Pace(debounce_seconds=0.005, period_seconds=0.01, budget=1)
     async with worlds.world(serve, picture, action=Slow, pace=pace) as made:
-        await worlds.until(second.is_set)
+        await patience.until(second.is_set)
         made.show(pictures.documents(later)[0])
         seen.set()
-        await worlds.until(lambda: made.bound() == {"a-0": 1})
+        await patience.until(lambda: made.bound() == {"a-0": 1})
 
 
 async def test_a_bind_that_the_watch_never_shows_is_sent_again(
@@ -216,7 +216,7 @@ async def test_a_bind_that_the_watch_never_shows_is_sent_again(
     shorter = functools.partial(state.Options, assume_seconds=0.1)
     monkeypatch.setattr(state, "Options", shorter)
     async with worlds.world(serve, "node n1 cpu=4\nqueue default\njob default/a -") as made:
-        await worlds.until(lambda: made.bound()["a-0"] == 2)
+        await patience.until(lambda: made.bound()["a-0"] == 2)
 
 
 @pytest.mark.parametrize("code", [403, 422])
@@ -228,7 +228,7 @@ async def test_a_pod_that_is_always_refused_does_not_busy_the_server(
     picture = "node n1 cpu=4\nqueue default\njob default/a min=1 cpu=1 -"
     async with worlds.world(serve, picture, pace=pace, answers={"/binding": [code] * 99}) as made:
         started = time.monotonic()
-        await worlds.until(lambda: made.bound()["a-0"] == 5)
+        await patience.until(lambda: made.bound()["a-0"] == 5)
         assert time.monotonic() - started > 0.05 + 0.1 + 0.2
 
 
@@ -242,8 +242,8 @@ async def test_what_is_left_out_is_told_once(serve: Serve) -> None:
     with testing.capture_logs() as said:
         async with worlds.world(serve, TWO_GANGS) as made:
             made.show(loner, bad)
-            await worlds.until(lambda: len(made.bound()) == 3)
-            await asyncio.sleep(0.1)
+            await patience.until(lambda: len(made.bound()) == 3)
+            await worlds.rest(made)
             exposition = made.observed.exposition().decode()
     (rejected,) = [each for each in said if each["event"] == "object.rejected"]
     assert (rejected["kind"], rejected["object"], rejected["field"]) == (
@@ -263,11 +263,11 @@ async def test_a_queue_in_the_wrong_place_is_told_of_once(serve: Serve) -> None:
     broken = "node n1 cpu=4   queue default   queue leaf parent=team   job leaf/j -"
     with testing.capture_logs() as said:
         async with worlds.world(serve, broken, tree=tree) as made:
-            await worlds.until(lambda: made.statuses("j"))
+            await patience.until(lambda: made.statuses("j"))
             made.show(*pictures.documents("node n2 cpu=1"))
             await asyncio.sleep(0.1)
             made.show(*pictures.documents("queue team"))
-            await worlds.until(lambda: made.bound() == {"j-0": 1})
+            await patience.until(lambda: made.bound() == {"j-0": 1})
     told = [each for each in said if each["event"].startswith("queue.")]
     assert [(each["event"], each["queue"]) for each in told] == [
         ("queue.set_aside", "leaf"),
@@ -284,11 +284,11 @@ async def test_a_gang_that_fits_is_bound_within_two_cycles_of_its_last_pod(serve
     there = "node n1 cpu=80\nqueue default\njob default/there min=1 cpu=70 n1"
     picture = f"{there}\n{giants}\n"
     async with worlds.world(serve, picture) as made:
-        await worlds.until(lambda: made.statuses("giant59"))
+        await patience.until(lambda: made.statuses("giant59"))
         await worlds.rest(made)
         made.show(*pictures.documents(f"{picture}job default/small min=3 cpu=1 - - -")[-4:])
         seen = made.loop.cycles
-        await worlds.until(made.bound)
+        await patience.until(made.bound, every_seconds=0)
         assert made.loop.cycles <= seen + 2
 
 
@@ -315,7 +315,7 @@ async def test_an_end_within_a_gang_leaves_nothing_assumed(
     yields = SimpleNamespace(CooperativeYield=lambda: stuck)
     monkeypatch.setattr(scheduling_loop, "cooperative", yields)
     async with worlds.world(serve, "node n1 cpu=4   queue q   job q/a min=2 - -") as made:
-        await asyncio.wait_for(stuck.reached.wait(), 10)
+        await asyncio.wait_for(stuck.reached.wait(), patience.SECONDS)
         assert made.mirror.assumed == 1
     assert made.mirror.assumed == 0
     assert made.bound() == {}
@@ -330,8 +330,8 @@ async def test_binds_of_a_job_go_out_while_those_of_the_next_are_assumed(
     monkeypatch.setattr(scheduling_loop, "cooperative", yields)
     picture = "node n1 cpu=9   queue q   job q/a min=2 - -   job q/b min=2 - -"
     async with worlds.world(serve, picture) as made:
-        await asyncio.wait_for(stuck.reached.wait(), 10)
-        await worlds.until(lambda: len(made.bound()) == 2)
+        await asyncio.wait_for(stuck.reached.wait(), patience.SECONDS)
+        await patience.until(lambda: len(made.bound()) == 2)
         assert set(made.bound()) == {"a-0", "a-1"}
 
 
@@ -348,8 +348,8 @@ async def test_a_writer_that_fails_keeps_no_bind_back(
     monkeypatch.setattr(scheduling_loop.SchedulingLoop, "_evict", fail)
     with testing.capture_logs() as said:
         async with worlds.world(serve, TWO_GANGS) as made:
-            await worlds.until(lambda: len(made.bound()) == 3)
-            await worlds.until(lambda: made.loop.cycles)
+            await patience.until(lambda: len(made.bound()) == 3)
+            await patience.until(lambda: made.loop.cycles)
     failed = {each["object"] for each in said if each["event"] == "work.failed"}
     assert failed == {"evictions", "statuses of jobs"}
 
@@ -370,7 +370,7 @@ async def test_what_fails_around_a_cycle_drops_it_and_the_next_one_works(
     monkeypatch.setattr(state.Mirror, "snapshot", fail)
     with testing.capture_logs() as said:
         async with worlds.world(serve, TWO_GANGS) as made:
-            await worlds.until(lambda: len(made.bound()) == 3)
+            await patience.until(lambda: len(made.bound()) == 3)
             assert b"vscheduler_cycles_dropped_total 2.0" in made.observed.exposition()
     assert [each["event"] for each in said].count("cycle.dropped") == 2
 
@@ -387,7 +387,7 @@ async def test_cycles_of_which_nothing_can_be_handed_on_are_dropped_in_a_row(
     monkeypatch.setattr(scheduling_loop.SchedulingLoop, "_bind", fail)
     with testing.capture_logs():
         async with worlds.world(serve, TWO_GANGS) as made:
-            await worlds.until(made.cycles.keeps_dropping)
+            await patience.until(made.cycles.keeps_dropping)
             monkeypatch.undo()
-            await worlds.until(lambda: len(made.bound()) == 3)
-            await worlds.until(lambda: made.cycles.keeps_dropping() is None)
+            await patience.until(lambda: len(made.bound()) == 3)
+            await patience.until(lambda: made.cycles.keeps_dropping() is None)

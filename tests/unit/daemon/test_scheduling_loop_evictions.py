@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests import pictures, running
+from tests import patience, pictures, running
 from tests.unit.cluster.conftest import Serve
 from tests.unit.daemon import worlds
 from vscheduler.core.actions import reclaim
@@ -56,7 +56,7 @@ def pods(picture: str, *names: str) -> list[pictures.Document]:
 async def test_room_is_made_once_and_given_to_whom_it_was_made_for(serve: Serve) -> None:
     """Rehearsed, done, marked; the pods say where they wait, and start when the room is free."""
     async with worlds.world(serve, BORROWED, tree=RECLAIM) as made:
-        await worlds.until(lambda: len(nominations(made)) == 2)
+        await patience.until(lambda: len(nominations(made)) == 2)
         await worlds.rest(made)
         chosen = evictions(made, rehearsal=False)
         assert evictions(made, rehearsal=True) == chosen
@@ -66,7 +66,7 @@ async def test_room_is_made_once_and_given_to_whom_it_was_made_for(serve: Serve)
         assert not made.bound()
         for victim in pods(BORROWED, *chosen):
             made.feed([worlds.event_of(victim, "DELETED")])
-        await worlds.until(lambda: made.bound() == {"needy-0": 1, "needy-1": 1})
+        await patience.until(lambda: made.bound() == {"needy-0": 1, "needy-1": 1})
         exposition = made.observed.exposition().decode()
         assert 'vscheduler_evictions_total{outcome="evicted"} 2.0' in exposition
         assert 'volcano_eviction_transactions_total{action="reclaim"} 1.0' in exposition
@@ -79,7 +79,7 @@ async def test_another_pod_goes_where_one_is_refused(serve: Serve) -> None:
     kept, _ = victims()
     answers = {f"{kept}/eviction": [403] * 99}
     async with worlds.world(serve, BORROWED, tree=RECLAIM, answers=answers, pace=LENIENT) as made:
-        await worlds.until(lambda: len(evictions(made, rehearsal=False)) == 2)
+        await patience.until(lambda: len(evictions(made, rehearsal=False)) == 2)
         await worlds.rest(made)
         assert evictions(made, rehearsal=True)[0] == kept
         assert evictions(made, rehearsal=True).count(kept) == 1
@@ -96,12 +96,12 @@ async def test_who_is_always_refused_asks_later_and_later(serve: Serve) -> None:
     answers = {"/eviction": [403] * 999}
     async with worlds.world(serve, BORROWED, tree=RECLAIM, answers=answers, pace=pace) as made:
         started = time.monotonic()
-        await worlds.until(lambda: len(evictions(made, rehearsal=True)) >= 4)
+        await patience.until(lambda: len(evictions(made, rehearsal=True)) >= 4)
         assert time.monotonic() - started > 0.1 + 0.2
         assert evictions(made, rehearsal=False) == []
         assert nominations(made) == []
         made.show(*pictures.documents("node n3 cpu=2\nqueue gold\nqueue lead")[:1])
-        await worlds.until(lambda: made.bound() == {"needy-0": 1, "needy-1": 1})
+        await patience.until(lambda: made.bound() == {"needy-0": 1, "needy-1": 1})
 
 
 async def test_a_job_that_was_refused_twice_asks_nobody_for_a_while(serve: Serve) -> None:
@@ -109,11 +109,11 @@ async def test_a_job_that_was_refused_twice_asks_nobody_for_a_while(serve: Serve
     answers = {"/eviction": [403] * 999}
     picture = BORROWED.replace("node n2 cpu=2", "node n2 cpu=3")
     async with worlds.world(serve, picture, tree=RECLAIM, answers=answers, pace=LENIENT) as made:
-        await worlds.until(lambda: len(evictions(made, rehearsal=True)) == 2)
+        await patience.until(lambda: len(evictions(made, rehearsal=True)) == 2)
         await worlds.rest(made)
         assert len(set(evictions(made, rehearsal=True))) == 2
         made.show(*pictures.documents(f"{picture}\njob gold/small min=1 -")[-2:])
-        await worlds.until(lambda: made.bound() == {"small-0": 1})
+        await patience.until(lambda: made.bound() == {"small-0": 1})
 
 
 async def test_a_failure_half_way_leaves_the_others_alone(serve: Serve) -> None:
@@ -121,7 +121,7 @@ async def test_a_failure_half_way_leaves_the_others_alone(serve: Serve) -> None:
     gone, kept = victims()
     answers = {f"{kept}/eviction": [201, 403]}
     async with worlds.world(serve, BORROWED, tree=RECLAIM, answers=answers, pace=LENIENT) as made:
-        await worlds.until(lambda: len(nominations(made)) >= 2)
+        await patience.until(lambda: len(nominations(made)) >= 2)
         await worlds.rest(made)
         first, second, third = evictions(made, rehearsal=False)
         assert (first, second) == (gone, kept)
@@ -143,10 +143,10 @@ async def test_nothing_is_evicted_for_a_pod_that_went_meanwhile(
 
     monkeypatch.setattr(reclaim.Reclaim, "execute", slow)
     async with worlds.world(serve, BORROWED, tree=RECLAIM) as made:
-        await worlds.until(decided.is_set)
+        await patience.until(decided.is_set)
         made.feed([worlds.event_of(each, "DELETED") for each in pods(BORROWED, "needy-0")])
         seen.set()
-        await worlds.until(lambda: made.statuses("needy"))
+        await patience.until(lambda: made.statuses("needy"))
         await worlds.rest(made)
         assert not [path for _, path, _ in made.calls if path.endswith("/eviction")]
         assert made.mirror.snapshot(0.0).nodes.releasing.sum() == 0
@@ -159,8 +159,8 @@ async def test_a_gang_that_the_server_binds_in_part_does_not_stay(serve: Serve) 
     picture = "node n1 cpu=4\nqueue default\njob default/a min=2 cpu=1 - -"
     answers = {"a-1/binding": [403] * 999}
     async with worlds.world(serve, picture, tree=tree, answers=answers) as made:
-        await worlds.until(lambda: made.bound()["a-1"] >= 1)
+        await patience.until(lambda: made.bound()["a-1"] >= 1)
         made.show(*pods(picture.replace("- -", "n1 -"), "a-0"))
-        await worlds.until(lambda: made.bound()["a-1"] > 1)
+        await patience.until(lambda: made.bound()["a-1"] > 1)
         assert evictions(made, rehearsal=True) == []
-        await worlds.until(lambda: evictions(made, rehearsal=False) == ["a-0"])
+        await patience.until(lambda: evictions(made, rehearsal=False) == ["a-0"])

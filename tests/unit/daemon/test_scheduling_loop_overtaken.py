@@ -5,7 +5,7 @@ from typing import Any
 
 from structlog import testing
 
-from tests import pictures
+from tests import patience, pictures
 from tests.unit.cluster.conftest import Serve
 from tests.unit.daemon import worlds
 from vscheduler.core.actions import allocate
@@ -60,15 +60,15 @@ async def test_a_gang_is_not_bound_where_others_took_its_room_while_the_cycle_ra
     """Not even the pods that would still fit: it starts whole, elsewhere, as soon as it can."""
     pauser = Pauser()
     async with worlds.world(serve, GANG, action=pauser.action) as made:
-        await worlds.until(pauser.decided.is_set)
+        await patience.until(pauser.decided.is_set)
         made.show(*strangers("n1", 2))
         with testing.capture_logs() as logs:
             pauser.seen.set()
-            await worlds.until(lambda: made.statuses("whole"))
+            await patience.until(lambda: made.statuses("whole"))
         assert [each["binds"] for each in logs if each["event"] == "job.changed"] == [3]
         assert (made.bound(), made.mirror.assumed) == ({}, 0)
         made.show(*pictures.documents("node n2 cpu=1"))
-        await worlds.until(lambda: sum(made.bound().values()) == 3)
+        await patience.until(lambda: sum(made.bound().values()) == 3)
         assert made.bound() == {"whole-0": 1, "whole-1": 1, "whole-2": 1}
 
 
@@ -76,10 +76,10 @@ async def test_a_gang_is_bound_where_others_left_room_enough(serve: Serve) -> No
     """What came onto the node while the cycle ran holds up nobody whom it leaves room."""
     pauser = Pauser()
     async with worlds.world(serve, GANG, action=pauser.action) as made:
-        await worlds.until(pauser.decided.is_set)
+        await patience.until(pauser.decided.is_set)
         made.show(*strangers("n1", 1))
         pauser.seen.set()
-        await worlds.until(lambda: sum(made.bound().values()) == 3)
+        await patience.until(lambda: sum(made.bound().values()) == 3)
 
 
 async def test_a_gang_is_not_bound_to_a_node_that_was_cordoned_while_the_cycle_ran(
@@ -88,10 +88,10 @@ async def test_a_gang_is_not_bound_to_a_node_that_was_cordoned_while_the_cycle_r
     """The API server would take the bind."""
     pauser = Pauser()
     async with worlds.world(serve, GANG, action=pauser.action) as made:
-        await worlds.until(pauser.decided.is_set)
+        await patience.until(pauser.decided.is_set)
         made.show(*pictures.documents("node n1 cpu=4 cordoned"))
         pauser.seen.set()
-        await worlds.until(lambda: made.statuses("whole"))
+        await patience.until(lambda: made.statuses("whole"))
         assert made.bound() == {}
 
 
@@ -106,16 +106,16 @@ async def test_a_bind_that_is_overtaken_on_its_way_finds_another_node_at_once(
         """
     pauser = Pauser()
     async with worlds.world(serve, picture, action=pauser.action) as made:
-        await worlds.until(pauser.decided.is_set)
+        await patience.until(pauser.decided.is_set)
         overtake_after_assuming(made)
         with testing.capture_logs() as logs:
             pauser.seen.set()
-            await worlds.until(lambda: made.statuses("large"))
+            await patience.until(lambda: made.statuses("large"))
         (failed,) = [each for each in logs if each["event"] == "bind.failed"]
         assert (failed["pod"], failed["outcome"]) == ("default/large-0", "overtaken")
         assert (made.bound(), made.mirror.assumed) == ({}, 0)
         made.show(*pictures.documents("node n3 cpu=4"))
-        await worlds.until(lambda: made.bound() == {"large-0": 1})
+        await patience.until(lambda: made.bound() == {"large-0": 1})
 
 
 def overtake_after_assuming(made: worlds.World) -> None:
@@ -134,11 +134,13 @@ async def test_what_a_cycle_decided_while_the_lease_was_lost_is_dropped(serve: S
     """Nothing is sent then, and nothing assumed; the next cycle decides again."""
     pauser = Pauser()
     async with worlds.world(serve, GANG, action=pauser.action) as made:
-        await worlds.until(pauser.decided.is_set)
+        await patience.until(pauser.decided.is_set)
         made.leads = False
         with testing.capture_logs() as logs:
             pauser.seen.set()
-            await worlds.until(lambda: [each for each in logs if each["event"] == "cycle.withheld"])
+            await patience.until(
+                lambda: [each for each in logs if each["event"] == "cycle.withheld"]
+            )
         assert (made.bound(), made.mirror.assumed) == ({}, 0)
         made.leads = True
-        await worlds.until(lambda: sum(made.bound().values()) == 3)
+        await patience.until(lambda: sum(made.bound().values()) == 3)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests import pictures, volume_labs
+from tests import patience, pictures, volume_labs
 from tests.unit.cluster.conftest import Serve
 from tests.unit.daemon import worlds
 from vscheduler.core.actions import allocate
@@ -69,8 +69,8 @@ async def test_a_gang_is_bound_after_its_claims(serve: Serve) -> None:
     """Each is asked for once; the pods are told, and nominated; then nothing happens any more."""
     async with worlds.world(serve, with_claims()) as made:
         keep_claims(made)
-        await worlds.until(lambda: len(requests(made)) == 2)
-        await worlds.until(lambda: made.statuses("train"))
+        await patience.until(lambda: len(requests(made)) == 2)
+        await patience.until(lambda: made.statuses("train"))
         await worlds.rest(made)
         assert sorted(name for name, _ in requests(made)) == ["data-0", "data-1"]
         assert {notes[volume_labs.SELECTED] for _, notes in requests(made)} == {"n1"}
@@ -81,7 +81,7 @@ async def test_a_gang_is_bound_after_its_claims(serve: Serve) -> None:
         assert [each.get("nominatedNodeName") for each in written].count("n1") == 2
         show_bound(made, "data-0")
         show_bound(made, "data-1")
-        await worlds.until(lambda: made.bound() == {"train-0": 1, "train-1": 1})
+        await patience.until(lambda: made.bound() == {"train-0": 1, "train-1": 1})
         assert len(requests(made)) == 2
         counted = b'vscheduler_volume_requests_total{outcome="written"} 2.0'
         assert counted in made.observed.exposition()
@@ -94,7 +94,7 @@ async def test_a_request_that_failed_is_sent_again_after_a_pause(serve: Serve, c
     answers = {f"{CLAIMS}data-0": codes}
     async with worlds.world(serve, with_claims(), answers=answers) as made:
         keep_claims(made)
-        await worlds.until(lambda: not codes and made.mirror.requests.idle)
+        await patience.until(lambda: not codes and made.mirror.requests.idle)
         await worlds.rest(made)
         names = [name for name, _ in requests(made)]
         assert (names.count("data-0"), names.count("data-1")) == (4, 1)
@@ -109,7 +109,7 @@ async def test_a_request_whose_answer_was_lost_is_not_repeated(serve: Serve) -> 
         made.answers[f"{CLAIMS}data-0"] = [500]
         notes = {volume_labs.SELECTED: "n1"}
         lost["metadata"]["annotations"] = notes
-        await worlds.until(lambda: len(requests(made)) == 2)
+        await patience.until(lambda: len(requests(made)) == 2)
         await worlds.rest(made)
         assert [name for name, _ in requests(made)].count("data-0") == 1
 
@@ -120,7 +120,7 @@ async def test_what_the_api_server_refuses_is_told_to_the_job(serve: Serve) -> N
     async with worlds.world(serve, with_claims(), answers=answers) as made:
         keep_claims(made)
         text = "the API server refuses to have claim data-0 (csi.example.com) bound: no"
-        await worlds.until(lambda: text in str(made.statuses("train")))
+        await patience.until(lambda: text in str(made.statuses("train")))
 
 
 async def test_requests_of_a_deleted_job_are_withdrawn(serve: Serve) -> None:
@@ -128,10 +128,10 @@ async def test_requests_of_a_deleted_job_are_withdrawn(serve: Serve) -> None:
     documents = with_claims()
     async with worlds.world(serve, documents) as made:
         keep_claims(made)
-        await worlds.until(lambda: len(requests(made)) == 2 and made.mirror.requests.idle)
+        await patience.until(lambda: len(requests(made)) == 2 and made.mirror.requests.idle)
         of_job = [each for each in documents if each["kind"] in ("Pod", "PodGroup")]
         made.feed([worlds.event_of(each, "DELETED") for each in of_job])
-        await worlds.until(lambda: len(requests(made)) == 4)
+        await patience.until(lambda: len(requests(made)) == 4)
         await worlds.rest(made)
         assert len(requests(made)) == 4
         for stored in made.stored.values():
@@ -145,13 +145,13 @@ async def test_what_was_asked_for_is_withdrawn_once_a_late_answer_comes(serve: S
         keep_claims(made)
         path = f"{CLAIMS}data-0"
         made.slow[path] = asyncio.Event()
-        await worlds.until(lambda: len(requests(made)) == 2)
+        await patience.until(lambda: len(requests(made)) == 2)
         of_job = [each for each in documents if each["kind"] in ("Pod", "PodGroup")]
         made.feed([worlds.event_of(each, "DELETED") for each in of_job])
-        await worlds.until(lambda: len(requests(made)) == 3)
+        await patience.until(lambda: len(requests(made)) == 3)
         await worlds.rest(made)
         made.slow[path].set()
-        await worlds.until(lambda: len(requests(made)) == 4)
+        await patience.until(lambda: len(requests(made)) == 4)
         assert made.stored[path]["metadata"]["annotations"] == {}
 
 
@@ -161,13 +161,13 @@ async def test_a_claim_that_is_bound_before_the_answer_comes_is_noticed(serve: S
         keep_claims(made)
         path = f"{CLAIMS}data-0"
         made.slow[path] = asyncio.Event()
-        await worlds.until(lambda: len(requests(made)) == 2)
+        await patience.until(lambda: len(requests(made)) == 2)
         show_bound(made, "data-0")
         show_bound(made, "data-1")
         await worlds.rest(made)
         assert not made.bound()
         made.slow[path].set()
-        await worlds.until(lambda: made.bound() == {"train-0": 1, "train-1": 1})
+        await patience.until(lambda: made.bound() == {"train-0": 1, "train-1": 1})
 
 
 async def test_nothing_is_asked_for_a_job_that_lost_a_pod_during_the_cycle(serve: Serve) -> None:
@@ -186,10 +186,10 @@ async def test_nothing_is_asked_for_a_job_that_lost_a_pod_during_the_cycle(serve
     (victim,) = [each for each in documents if each["metadata"]["name"] == "train-1"]
     async with worlds.world(serve, documents, action=Slow) as made:
         keep_claims(made)
-        await worlds.until(decided.is_set)
+        await patience.until(decided.is_set)
         made.feed([worlds.event_of(victim, "DELETED")])
         seen.set()
-        await worlds.until(lambda: made.statuses("train"))
+        await patience.until(lambda: made.statuses("train"))
         await worlds.rest(made)
         assert requests(made) == []
 
@@ -206,7 +206,7 @@ async def test_a_claim_that_was_deleted_while_it_was_written_stays_deleted(serve
             return answer(path, patch)
 
         answer, made.answer = made.answer, deletes  # type: ignore[method-assign]  # a race
-        await worlds.until(lambda: len(requests(made)) >= 2 and made.mirror.requests.idle)
+        await patience.until(lambda: len(requests(made)) >= 2 and made.mirror.requests.idle)
         await worlds.rest(made)
         assert made.mirror.reference(events.Kind.CLAIM, "default/data-0") is None
         assert second["metadata"]["name"] == "data-1"

@@ -4,14 +4,14 @@ import asyncio
 import copy
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from aiohttp import web
 
-from tests import pictures, running, volume_labs
+from tests import patience, pictures, running, volume_labs
 from tests.unit.cluster.conftest import Serve
 from vscheduler.cluster.http import connection
 from vscheduler.cluster.writes import (
@@ -35,8 +35,6 @@ from vscheduler.mirror.decode import events
 PACE = pacing.Pace(
     debounce_seconds=0.005, tick_seconds=0.01, retry_seconds=0.02, period_seconds=0.01
 )
-
-PATIENCE_SECONDS = 30.0
 
 
 @dataclass
@@ -191,16 +189,11 @@ async def world(
         await asyncio.wait(tasks)
 
 
-async def until(done: Callable[[], object]) -> None:
-    """Wait until something is so."""
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while not done():  # noqa: ASYNC110 - of what is waited for nobody tells
-            await asyncio.sleep(0.005)
-
-
 async def rest(made: World, seconds: float = 0.3) -> None:
     """Wait until for some time no call was made and no cycle run."""
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        before = None
-        while before != (before := (len(made.calls), made.loop.cycles)):  # noqa: ASYNC110 - the same
-            await asyncio.sleep(seconds)
+
+    def seen() -> object:
+        idle = made.cycles.oldest() is None
+        return (len(made.calls), made.loop.cycles) if idle else object()
+
+    await patience.until_at_rest(seen, seconds)

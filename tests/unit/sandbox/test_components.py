@@ -14,7 +14,7 @@ def layout(tmp_path: Path) -> components.Layout:
     authority = credentials.found_authority(tmp_path / "credentials")
     return components.Layout(
         directory=tmp_path,
-        ports=components.free_ports(),
+        ports=components.choose_ports(),
         authority=authority,
         serving=authority.issue_serving(),
         signing_key=tmp_path / "key",
@@ -23,7 +23,7 @@ def layout(tmp_path: Path) -> components.Layout:
 
 def test_ports_differ() -> None:
     """No two servers of one sandbox get the same port."""
-    ports = components.free_ports()
+    ports = components.choose_ports()
     numbers = {getattr(ports, name) for name in ports.__slots__}
     assert len(numbers) == len(ports.__slots__)
 

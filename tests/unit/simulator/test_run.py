@@ -95,7 +95,7 @@ def test_the_next_cycle_sees_what_the_first_one_decided() -> None:
     assert second.queues[1].allocated == {"cpu": 2000, "pods": 2}
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(seed=strategies.integers(0, 10**6), cycles=strategies.integers(1, 3))
 def test_shuffled_input_gives_the_same_bytes(seed: int, cycles: int) -> None:
     """Nothing depends on the order of documents, nor on the run."""

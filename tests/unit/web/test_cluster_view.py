@@ -7,6 +7,7 @@ from vscheduler.mirror import phrases
 from vscheduler.web import cluster_view, documents, history
 
 NOW = time.time()
+QUEUES = 2_000
 
 
 def view_of(made: stage.Stage) -> cluster_view.View:
@@ -161,14 +162,14 @@ def test_what_tenants_write_is_made_plain() -> None:
     assert all(len(each["message"]) < 8 * cluster_view.MESSAGE_MAX for each in jobs)
 
 
-def test_ten_thousand_queues_make_no_large_answer() -> None:
+def test_thousands_of_queues_make_no_large_answer() -> None:
     """Answers are pages, samples are bounded, and the chart has a few lines."""
     found = [clusters.node("n1", cpu="8", memory="8Gi")]
-    found += [clusters.queue(f"q{at}") for at in range(10_000)]
+    found += [clusters.queue(f"q{at}") for at in range(QUEUES)]
     found += clusters.job("q7", "some", 2, queue="q7")
     made = stage.Stage(found, NOW)
     view = view_of(made)
     shown = documents.queues(view, stage.everything(), 0, documents.PAGE_MAX)
-    assert (len(shown["queues"]), shown["count"]) == (documents.PAGE_MAX, 10_000)
+    assert (len(shown["queues"]), shown["count"]) == (documents.PAGE_MAX, QUEUES)
     assert len(view.samples[-1].shares) <= history.QUEUES_MAX
     assert len(documents.fairness(view, stage.everything())["queues"]) <= documents.LINES_MAX

@@ -4,7 +4,6 @@ outcome.
 
 import shlex
 import signal
-import socket
 import sys
 import time
 from collections.abc import Iterator
@@ -16,7 +15,7 @@ import urllib3
 from vscheduler.cli import screen
 from vscheduler.cli.demo import browser, demo_view, page_link
 from vscheduler.mirror import paths
-from vscheduler.sandbox import client, control_plane, errors, processes, progress_report
+from vscheduler.sandbox import client, control_plane, errors, free_ports, processes, progress_report
 
 POLL_SECONDS = 0.2
 SETTLE_SECONDS = 1.0
@@ -115,12 +114,11 @@ def _stage() -> Iterator[Stage]:
         for tenant in demo_view.TENANTS:
             plane.create_namespace(tenant)
             plane.api.create(paths.QUEUES.everywhere, demo_view.queue(tenant))
-        port = _free_port()
+        port, page = free_ports.choose(2)
         directory = plane.directory / "daemon"
         directory.mkdir()
         daemon = processes.Supervisor(directory)
         stack.callback(daemon.end)
-        page = _free_port()
         daemon.start(DAEMON, _daemon_command(plane, port, page))
         pool = stack.enter_context(urllib3.PoolManager(retries=False))
         url = f"http://{LOOPBACK}:{port}"
@@ -140,12 +138,6 @@ def _daemon_command(plane: control_plane.ControlPlane, port: int, page: int) -> 
         f"--healthz-address={LOOPBACK}:{port}",
         f"--web-address={LOOPBACK}:{page}",
     ]
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
-        return int(probe.getsockname()[1])
 
 
 def _create_jobs(api: client.Client) -> None:

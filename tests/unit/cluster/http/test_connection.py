@@ -7,6 +7,7 @@ import pytest
 import yaml
 from aiohttp import web
 
+from tests import patience
 from tests.unit.cluster.conftest import Serve
 from vscheduler.cluster.http import connection, sessions
 
@@ -125,14 +126,14 @@ async def test_a_silent_stream_is_unavailable(serve: Serve) -> None:
         response = web.StreamResponse()
         await response.prepare(request)
         await response.write(b"one\n")
-        await asyncio.sleep(1)
+        await asyncio.sleep(patience.SECONDS)
         return response
 
     link = await serve(answer)
     seen: list[bytes] = []
 
     async def read() -> None:
-        async with link.stream("/", silence_seconds=0.05) as chunks:
+        async with link.stream("/", silence_seconds=0.5) as chunks:
             async for chunk in chunks:
                 seen.append(chunk)  # noqa: PERF401 - what came before the silence counts
 

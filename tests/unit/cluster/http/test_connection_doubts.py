@@ -3,6 +3,7 @@ import asyncio
 import pytest
 from aiohttp import web
 
+from tests import patience
 from tests.unit.cluster.conftest import Serve
 from vscheduler.cluster.http import connection
 
@@ -19,13 +20,13 @@ async def test_after_a_time_out_no_connection_from_before_is_used(
         if request.path in {"/a", "/b"}:
             await both.wait()
         if request.path == "/stalls":
-            await asyncio.sleep(5)
+            await asyncio.sleep(patience.SECONDS)
         return web.Response(status=201)
 
     link = await serve(answer)
     await asyncio.gather(link.call("POST", "/a", b""), link.call("POST", "/b", b""))
     with monkeypatch.context() as quickly:
-        quickly.setattr(connection, "CALL_TIMEOUT_SECONDS", 0.1)
+        quickly.setattr(connection, "CALL_TIMEOUT_SECONDS", 0.3)
         with pytest.raises(connection.Unavailable):
             await link.call("POST", "/stalls", b"")
     await link.call("POST", "/c", b"")

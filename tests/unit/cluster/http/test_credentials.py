@@ -17,8 +17,8 @@ from kubernetes.aio.client import rest
 from kubernetes.aio.config import incluster_config
 from structlog import testing
 
+from tests import patience
 from tests.unit.cluster import rotated
-from tests.unit.daemon import worlds
 from vscheduler.cluster.http import connection, credentials
 from vscheduler.sandbox import credentials as issuing
 
@@ -119,7 +119,7 @@ async def test_files_that_change_are_read_before_the_old_is_refused(
         server.known = "new"
         with testing.capture_logs() as told:
             write("new")
-            await worlds.until(lambda: [each for each in told if "renewed" in each["event"]])
+            await patience.until(lambda: [each for each in told if "renewed" in each["event"]])
         await rotated.get(link)
         await rotated.post(link)
     assert server.refused == 0
@@ -169,7 +169,7 @@ async def test_a_token_that_is_written_during_a_read_is_read_again(
     async with rotated.linked(path, watched=True) as link:
         monkeypatch.setattr(credentials, "_load", during)
         write("newer")
-        await worlds.until(lambda: link._credentials.held.headers["Authorization"][-3:] == "new")
+        await patience.until(lambda: link._credentials.held.headers["Authorization"][-3:] == "new")
         server.known = "new"
         await rotated.get(link)
     assert server.refused == 0
@@ -218,7 +218,7 @@ async def test_a_plugin_is_asked_before_its_token_runs_out(
         monkeypatch.setattr(credentials, "_read", count)
         write("new")
         server.known = "new"
-        await worlds.until(lambda: link._credentials.held.headers["Authorization"][-3:] == "new")
+        await patience.until(lambda: link._credentials.held.headers["Authorization"][-3:] == "new")
         await rotated.get(link)
         await asyncio.sleep(1)
     assert (len(reads), server.refused) == (1, 0)
@@ -232,7 +232,7 @@ async def test_a_kubeconfig_of_another_server_is_left_alone(
     async with rotated.linked(path, watched=True) as link:
         with testing.capture_logs() as told:
             rotated.kubeconfig(path, "http://127.0.0.1:1", {"token": "of that one"})
-            await worlds.until(lambda: told)
+            await patience.until(lambda: told)
             await rotated.get(link)
     assert "another server" in told[0]["message"]
     assert (told[0]["event"], len(told)) == ("credentials.unusable", 1)
@@ -254,7 +254,7 @@ async def test_a_pods_own_token_is_read_again(
     assert before.headers == {"Authorization": "bearer old"}
     task = asyncio.create_task(known.keep_fresh())
     token.write_text("new")
-    await worlds.until(lambda: known.held is not before)
+    await patience.until(lambda: known.held is not before)
     task.cancel()
     assert known.held.headers == {"Authorization": "bearer new"}
     assert known.held.context is before.context

@@ -8,8 +8,8 @@ import pytest
 from cryptography import x509
 from structlog import testing
 
+from tests import patience
 from tests.unit.cluster import rotated
-from tests.unit.daemon import worlds
 from vscheduler.cluster.http import credentials
 from vscheduler.sandbox import credentials as issuing
 
@@ -66,7 +66,7 @@ async def test_a_new_certificate_gets_new_connections(
             assert len(made.connections) == 2
             made.serial = issue()
             if watched:
-                await worlds.until(lambda: link._credentials.held is not before)
+                await patience.until(lambda: link._credentials.held is not before)
             for ask in (
                 rotated.get,
                 rotated.post,
@@ -91,11 +91,11 @@ async def test_a_key_that_isnt_the_certificates_is_waited_for(tmp_path: Path) ->
             second = authority.issue_client("one", file="other")
             with testing.capture_logs() as told:
                 first.certificate.write_bytes(second.certificate.read_bytes())
-                await worlds.until(lambda: told)
+                await patience.until(lambda: told)
                 await rotated.get(link)
                 made.serial = serial(second)
                 first.key.write_bytes(second.key.read_bytes())
-                await worlds.until(lambda: len(told) > 1)
+                await patience.until(lambda: len(told) > 1)
                 await rotated.get(link)
     assert [each["event"] for each in told] == ["credentials.unusable", "credentials.renewed"]
     assert made.refused == 0

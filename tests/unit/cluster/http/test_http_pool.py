@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
+from tests import patience
 from vscheduler.cluster.http import http_pool
 from vscheduler.daemon.leader_election import election_settings
 
@@ -212,9 +213,7 @@ async def send(made: http_pool.HttpPool, path: str = "/a") -> http_pool.Answer:
 
 async def until(server: Listener, closed: int) -> None:
     """Wait until so many connections have ended."""
-    async with asyncio.timeout(40):
-        while sum(writer.is_closing() for writer in server.writers) < closed:  # noqa: ASYNC110
-            await asyncio.sleep(0.001)
+    await patience.until(lambda: sum(each.is_closing() for each in server.writers) >= closed)
 
 
 async def test_connections_are_kept_and_limited(
@@ -272,9 +271,10 @@ async def test_a_request_that_is_given_up_takes_its_connection_with_it(
     """Its answer may come still, and isn't the next one's."""
     made = channels_to(server, opened)
     listener.answer = PLAIN[:-1]
+    request = asyncio.create_task(send(made))
+    await patience.until(lambda: listener.got)
     with pytest.raises(TimeoutError):
-        async with asyncio.timeout(0.05):
-            await send(made)
+        await asyncio.wait_for(request, 0.01)
     listener.answer = PLAIN
     assert (await send(made)).body == b"body"
     assert listener.connections == 2
@@ -298,9 +298,7 @@ async def test_closing_breaks_what_is_under_way(
     made = channels_to(server, opened)
     listener.answer = PLAIN[:-1]
     request = asyncio.create_task(send(made))
-    async with asyncio.timeout(40):
-        while not listener.got:  # noqa: ASYNC110 - the listener tells nobody
-            await asyncio.sleep(0.001)
+    await patience.until(lambda: listener.got)
     made.close()
     with pytest.raises(http_pool.ConnectionBrokenError):
         await request

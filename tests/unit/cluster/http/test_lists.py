@@ -6,6 +6,7 @@ from collections import Counter
 import pytest
 from aiohttp import web
 
+from tests import patience
 from tests.unit.cluster.conftest import Serve
 from vscheduler.cluster.http import connection, lists
 from vscheduler.mirror import paths
@@ -52,7 +53,7 @@ async def test_pages_are_requested_before_they_are_read_and_only_once(serve: Ser
     """The reader finds all of them there."""
     pages = Pages(3)
     early = lists.EarlyPages(await serve(pages.answer), [THINGS])
-    await asyncio.wait_for(pages.all_asked.wait(), 3)
+    await asyncio.wait_for(pages.all_asked.wait(), patience.SECONDS)
     assert await read(early) == [b'{"number": %d}' % number for number in range(3)]
     assert pages.asked == {"": 1, "1": 1, "2": 1}
 
@@ -84,7 +85,7 @@ async def test_a_reader_of_other_pages_asks_itself(serve: Serve) -> None:
     """After a page that was too large, smaller ones are wanted."""
     pages = Pages(1)
     early = lists.EarlyPages(await serve(pages.answer), [THINGS])
-    await asyncio.wait_for(pages.all_asked.wait(), 3)
+    await asyncio.wait_for(pages.all_asked.wait(), patience.SECONDS)
     assert len(await read(early, size=10)) == 1
     assert pages.asked == {"": 2}
 
@@ -95,7 +96,7 @@ async def test_early_pages_have_a_bound(serve: Serve, monkeypatch: pytest.Monkey
     pages = Pages(50)
     early = lists.EarlyPages(await serve(pages.answer), [THINGS])
     await early.take(THINGS, lists.PAGE_SIZE, "")
-    await asyncio.sleep(0.05)
+    await patience.until_at_rest(lambda: len(pages.asked), 0.05)
     assert 1 < len(pages.asked) < 4
     await early.close()
 

@@ -12,9 +12,9 @@ import pytest
 from aiohttp import web
 from structlog import testing
 
+from tests import patience
 from tests.unit.cluster import test_reflector
 from tests.unit.cluster.conftest import Serve
-from tests.unit.daemon import worlds
 from vscheduler.cluster import leases, reflector
 from vscheduler.cluster.http import connection, objects, responses
 from vscheduler.mirror import paths
@@ -319,7 +319,7 @@ async def test_pages_that_are_too_large_become_smaller(
         if "watch" in request.query:
             response = web.StreamResponse()
             await response.prepare(request)
-            await asyncio.sleep(5)
+            await asyncio.sleep(patience.SECONDS)
             return response
         limits.append(request.query["limit"])
         return a_list(*(an_item("a") for _ in range(int(limits[-1]))))
@@ -335,7 +335,7 @@ async def test_pages_that_are_too_large_become_smaller(
         chance=random.Random(1),
     )
     task = asyncio.create_task(watch.run())
-    await worlds.until(lambda: seen)
+    await patience.until(lambda: seen)
     task.cancel()
     await asyncio.wait([task])
     assert limits == ["500", "62", "7"]

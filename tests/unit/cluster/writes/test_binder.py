@@ -48,7 +48,7 @@ async def commit(
     committer = binder.Binder(await serve(handler), queue, may_commit, stamp=stamp)
     task = asyncio.create_task(queue.run())
     committer.bind(binds, outcomes.append, still)
-    await asyncio.wait_for(queue.wait_until_quiet(), 3)
+    await asyncio.wait_for(queue.wait_until_quiet(), 40)
     task.cancel()
     await asyncio.wait([task])
     return outcomes

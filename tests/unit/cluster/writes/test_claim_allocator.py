@@ -55,7 +55,7 @@ async def send(
     task = asyncio.create_task(queue.run())
     target = device_requests.Target(version="7", value=CLAIM)
     allocator.send(claim_allocator.Write(change=change, target=target), outcomes.append)
-    await asyncio.wait_for(queue.wait_until_quiet(), 3)
+    await asyncio.wait_for(queue.wait_until_quiet(), 40)
     task.cancel()
     await asyncio.wait([task])
     (outcome,) = outcomes

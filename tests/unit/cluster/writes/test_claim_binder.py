@@ -52,7 +52,7 @@ async def send(
     )
     task = asyncio.create_task(queue.run())
     binder.send(write, outcomes.append)
-    await asyncio.wait_for(queue.wait_until_quiet(), 3)
+    await asyncio.wait_for(queue.wait_until_quiet(), 40)
     task.cancel()
     await asyncio.wait([task])
     (outcome,) = outcomes

@@ -6,6 +6,8 @@ import pytest
 
 from vscheduler.cluster.writes import cooperative
 
+pytestmark = pytest.mark.usefixtures("virtual_time")
+
 
 class Turning:
     """Counts the turns of the event loop, and what is done in each; work takes time of its own."""

@@ -116,7 +116,7 @@ async def carry_out(
     task = asyncio.create_task(queue.run())
     plan = evicting.Plan(evicts=tuple(evicts))
     evictor.carry_out(plan, lambda evict: desk.told.append(evict.task.name), desk.outcomes.append)
-    await asyncio.wait_for(queue.wait_until_quiet(), 3)
+    await asyncio.wait_for(queue.wait_until_quiet(), 40)
     task.cancel()
     await asyncio.wait([task])
     return desk

@@ -96,7 +96,7 @@ async def send(serve: Serve, server: Server) -> claim_allocator.Outcome:
     planned = devices.ResourceClaim(namespace="ns", name="made", uid="", for_extended=True)
     target = device_requests.Target(version="", value=planned)
     allocator.send(claim_allocator.Write(change=CHANGE, target=target), outcomes.append)
-    await asyncio.wait_for(queue.wait_until_quiet(), 3)
+    await asyncio.wait_for(queue.wait_until_quiet(), 40)
     task.cancel()
     await asyncio.wait([task])
     return outcomes[0]

@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 from structlog import testing
 
-from tests import answers
+from tests import answers, patience
 from tests.unit.cluster.conftest import Serve
 from tests.unit.cluster.permits import Ending
 from vscheduler.cluster.http import connection
@@ -86,9 +86,7 @@ class Desk:
 
     async def settle(self) -> None:
         """Until nothing waits, rests included."""
-        async with asyncio.timeout(40):
-            while self.reporter._coalescing._busy:  # noqa: ASYNC110 - of its end nobody tells
-                await asyncio.sleep(0.005)
+        await patience.until(lambda: not self.reporter._coalescing._busy)
 
     def statuses(self) -> list[dict[str, Any]]:
         """What was written."""
@@ -358,9 +356,7 @@ async def test_nothing_is_written_that_may_not_be_committed(serve: Serve) -> Non
         await asyncio.sleep(0.1)
         assert (made.looked, made.patches) == (0, [])
         made.may_commit = True
-        async with asyncio.timeout(40):
-            while not made.patches:  # noqa: ASYNC110 - nobody tells
-                await asyncio.sleep(0.01)
+        await patience.until(lambda: made.patches)
         assert len(made.patches) == 1
 
 
@@ -369,11 +365,9 @@ async def test_leave_that_ends_while_the_queue_is_read_keeps_it_from_being_writt
 ) -> None:
     """It is asked again when the bytes are written."""
     async with desk(serve) as made:
-        made.may_commit = Ending(1)
+        made.may_commit = ending = Ending(1)
         made.report(FIGURES)
-        async with asyncio.timeout(40):
-            while made.may_commit.left >= 0:  # noqa: ASYNC110 - nobody tells
-                await asyncio.sleep(0.01)
+        await patience.until(lambda: ending.left < 0)
         await asyncio.sleep(0.1)
         assert made.looked == 1
         assert made.patches == []

@@ -6,10 +6,13 @@ from typing import Any
 
 import pytest
 
+from tests import patience
 from tests.unit.cluster.conftest import Serve
 from tests.unit.cluster.writes import test_status_writer, test_write_queue
 from vscheduler.cluster.writes import status_writer, write_queue
 from vscheduler.core.model import decisions, jobs
+
+pytestmark = pytest.mark.usefixtures("virtual_time")
 
 
 @pytest.fixture(autouse=True)
@@ -18,14 +21,14 @@ def _in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(status_writer, "GROUP_SPACING_SECONDS", 0.01)
 
 
-@pytest.mark.parametrize("patience", [60.0, 0.02])
+@pytest.mark.parametrize("longest", [60.0, 0.02])
 async def test_what_tells_nobody_anything_lets_binds_go_first(
-    monkeypatch: pytest.MonkeyPatch, patience: float
+    monkeypatch: pytest.MonkeyPatch, longest: float
 ) -> None:
     """Until there are no more of them, or for a while; only the newest is written, once."""
     since_bind = [0.0]
     monkeypatch.setattr(write_queue, "QUIET_SECONDS", 0.005)
-    monkeypatch.setattr(write_queue, "QUIET_MAX_SECONDS", patience)
+    monkeypatch.setattr(write_queue, "QUIET_MAX_SECONDS", longest)
     monkeypatch.setattr(
         write_queue.WriteQueue, "seconds_since_bind", property(lambda _: since_bind[0])
     )
@@ -37,13 +40,11 @@ async def test_what_tells_nobody_anything_lets_binds_go_first(
     task = asyncio.create_task(queue.run())
     box.offer_when_quiet("key", test_write_queue.noting("older", seen))
     box.offer("key", test_write_queue.noting("newer", seen))
-    if patience > 1:
+    if longest > 1:
         await asyncio.sleep(0.05)
         assert seen == []
         since_bind[0] = 1.0
-    async with asyncio.timeout(40):
-        while not seen:  # noqa: ASYNC110 - nobody tells
-            await asyncio.sleep(0.005)
+    await patience.until(lambda: seen)
     assert seen == ["newer"]
     task.cancel()
     await asyncio.wait([task])
@@ -85,8 +86,6 @@ async def test_a_group_of_one_pod_costs_a_write_less_while_others_are_bound(
         )
         await made.settle()
         quiet[0] = 1.0
-        async with asyncio.timeout(40):
-            while len(made.group_bodies()) < len(phases):  # noqa: ASYNC110 - nobody tells
-                await asyncio.sleep(0.01)
+        await patience.until(lambda: len(made.group_bodies()) >= len(phases))
         await made.settle()
         assert [body["status"]["phase"] for body in made.group_bodies()] == phases

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from tests import answers
+from tests import answers, patience
 from tests.unit.cluster.conftest import Serve
 from tests.unit.cluster.permits import Ending
 from vscheduler.cluster.writes import event_recorder, status_writer, write_queue
@@ -92,12 +92,13 @@ class Desk:
         state = self.group.state if self.group else jobs.GroupState()
         self.reporter.report(result, {JOB: replace(job, state=state)}, "cycle-1")
 
-    async def settle(self) -> None:
+    async def settle(self, seconds: float = 0.06) -> None:
         """Until nothing waits, rests included."""
-        before = -1
-        while before != (before := len(self.calls)):
-            await asyncio.sleep(0.05)
-            await asyncio.wait_for(self.queue.wait_until_quiet(), 2)
+
+        def seen() -> object:
+            return object() if self.queue.busy else len(self.calls)
+
+        await patience.until_at_rest(seen, seconds)
 
     def group_bodies(self) -> list[dict[str, Any]]:
         """What was written to the PodGroup."""
@@ -211,11 +212,16 @@ async def test_a_conflict_is_worked_out_again_from_the_newest_version(serve: Ser
     """Somebody else's condition that came in between is kept."""
     codes = [409, 200]
     theirs = jobs.Condition(type="Theirs", status="True", reason="x")
-    async with desk(serve, lambda path: codes.pop(0) if path == GROUP_PATH else 200) as made:
-        made.report(replace(WAITS, unplaced=()))
-        await asyncio.sleep(0.005)
-        state = jobs.GroupState(conditions=(theirs,))
+    state = jobs.GroupState(conditions=(theirs,))
+
+    def answer(path: str) -> int:
+        if path != GROUP_PATH:
+            return 200
         made.group = status_writer.StoredGroup(uid="uid-a", resource_version="9", state=state)
+        return codes.pop(0)
+
+    async with desk(serve, answer) as made:
+        made.report(replace(WAITS, unplaced=()))
         await made.settle()
         first, second = made.group_bodies()
         assert (first["metadata"], second["metadata"]) == (
@@ -277,17 +283,15 @@ async def test_a_group_that_starts_is_written_to_once(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """When its pods are seen on their nodes; not a moment before, too, that they are let in."""
-    monkeypatch.setattr(status_writer, "GROUP_SPACING_SECONDS", 0.3)
+    monkeypatch.setattr(status_writer, "GROUP_SPACING_SECONDS", 1.0)
     starts = replace(RUNS, phase=jobs.Phase.INQUEUE, running=0)
     async with desk(serve) as made:
         made.report(starts, binds=(decisions.Bind(task=a_task("a-0"), node="n1"),))
         await asyncio.sleep(0.05)
         assert made.group_bodies() == []
         made.report(RUNS)
-        async with asyncio.timeout(40):
-            while not made.group_bodies():  # noqa: ASYNC110 - nobody tells
-                await asyncio.sleep(0.01)
-        await asyncio.sleep(0.4)
+        await patience.until(made.group_bodies)
+        await made.settle()
         assert [body["status"]["phase"] for body in made.group_bodies()] == ["Running"]
 
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests import patience
 from tests.unit.cluster.conftest import Serve
 from tests.unit.cluster.permits import Ending
 from tests.unit.cluster.writes.test_status_writer import WAITS, desk
@@ -26,9 +27,9 @@ async def test_what_was_forbidden_is_written_once_it_is_allowed(
     codes = [403, 401, 403]
     async with desk(serve, lambda _: codes.pop() if codes else 200) as made:
         made.report(WAITS)
-        async with asyncio.timeout(40):
-            while made.written["pod", "written"] + made.written["podgroup", "written"] < 3:  # noqa: ASYNC110 - nobody tells
-                await asyncio.sleep(0.01)
+        await patience.until(
+            lambda: made.written["pod", "written"] + made.written["podgroup", "written"] >= 3
+        )
         assert {code for _, code in made.written} == {"forbidden", "written"}
         assert made.written["podgroup", "written"] == 1
         assert made.written["pod", "written"] == 2
@@ -39,17 +40,13 @@ async def test_states_are_written_once_a_pause_is_over(serve: Serve, why: str) -
     """Although nothing changes any more; but not if the term is over."""
     over = why == "end of the term"
     async with desk(serve) as made:
-        made.may_commit = Ending(1 if "prepared" in why else 0)
+        made.may_commit = ending = Ending(1 if "prepared" in why else 0)
         made.report(replace(WAITS, unplaced=()))
-        async with asyncio.timeout(40):
-            while made.may_commit.left >= 0:  # noqa: ASYNC110 - nobody tells
-                await asyncio.sleep(0.01)
+        await patience.until(lambda: ending.left < 0)
         assert made.calls == []
         if over:
             made.reporter.stop()
         made.may_commit = True
-        async with asyncio.timeout(40):
-            while not over and not made.group_bodies():  # noqa: ASYNC110 - nobody tells
-                await asyncio.sleep(0.01)
+        await patience.until(lambda: over or made.group_bodies())
         await asyncio.sleep(0.3)
         assert len(made.group_bodies()) == (0 if over else 1)

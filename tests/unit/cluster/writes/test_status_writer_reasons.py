@@ -1,6 +1,5 @@
 """Reasons of waiting pods that change, and change back."""
 
-import asyncio
 import itertools
 from dataclasses import replace
 from typing import Any
@@ -67,8 +66,7 @@ async def test_a_pod_is_told_again_what_it_was_told_before_another_reason(
         made.report(replace(WAITS, reason=other))
         if when == "waits":
             made.report(WAITS)
-        await asyncio.sleep(0.3)
-        await made.settle()
+        await made.settle(0.3)
         pods = [call for call in made.calls if "/pods/" in call[1] and call[2] not in refused]
         said = {path: body["status"]["conditions"][0]["reason"] for _, path, body in pods}
         assert list(said.values()) == ["Unschedulable"] * 2

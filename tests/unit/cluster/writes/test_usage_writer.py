@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from tests import answers
+from tests import answers, patience
 from tests.unit.cluster.conftest import Serve
 from tests.unit.cluster.permits import Ending
 from vscheduler.cluster.writes import queue_status_writer, write_queue
@@ -71,7 +71,7 @@ class Desk:
             while self.rates() != list(rates):
                 await self.next_call()
         await asyncio.sleep(3 * SPACING_SECONDS)
-        await asyncio.wait_for(self.queue.wait_until_quiet(), 5)
+        await asyncio.wait_for(self.queue.wait_until_quiet(), 20)
         assert self.rates() == list(rates)
 
     async def is_sending(self, rate: float) -> None:
@@ -280,10 +280,8 @@ async def test_leave_that_ends_while_a_call_is_prepared_keeps_it_from_being_sent
 ) -> None:
     """It is asked again when the bytes are written."""
     async with desk(serve) as made:
-        made.may_commit = Ending(1)
+        made.may_commit = ending = Ending(1)
         made.report(used(1.0))
-        async with asyncio.timeout(40):
-            while made.may_commit.left >= 0:  # noqa: ASYNC110 - nobody tells
-                await asyncio.sleep(0.01)
+        await patience.until(lambda: ending.left < 0)
         await asyncio.wait_for(made.queue.wait_until_quiet(), 20)
         assert made.calls == []

@@ -2,9 +2,12 @@
 
 import pytest
 
+from tests import patience
 from tests.unit.controllers import group_api
 from tests.unit.controllers.group_api import Document
 from vscheduler.mirror.translate import group_names
+
+pytestmark = pytest.mark.usefixtures("virtual_time")
 
 MIN_MEMBER = "scheduling.volcano.sh/group-min-member"
 NAMED = "scheduling.k8s.io/group-name"
@@ -32,10 +35,10 @@ async def test_new_pods_join_the_group_that_is_there() -> None:
         owner = made.a_replica_set("web", 1, {MIN_MEMBER: "9"})
         name = old_group(made, owner)
         made.a_pod("first", owner)
-        await group_api.until(lambda: made.group_of("first") == name)
+        await patience.until(lambda: made.group_of("first") == name)
         made.scale("web", 3)
         made.a_pod("second", owner)
-        await group_api.until(lambda: made.groups()[name]["spec"]["minMember"] == 3)
+        await patience.until(lambda: made.groups()[name]["spec"]["minMember"] == 3)
         await made.rest()
         assert made.group_of("second") == name
         assert list(made.groups()) == [name]
@@ -53,7 +56,7 @@ async def test_a_missing_group_is_made_anew_under_the_name_that_pods_have() -> N
         made.server.change(f"{group_api.PODS}/new", {"metadata": {"labels": {"seen": "1"}}})
         annotated = {"metadata": {"annotations": {NAMED: name}}}
         made.server.change(f"{group_api.PODS}/old", annotated)
-        await group_api.until(lambda: made.group_of("new") is not None)
+        await patience.until(lambda: made.group_of("new") is not None)
         await made.rest()
         assert [made.group_of(pod) for pod in ("old", "new")] == [name, name]
         assert list(made.groups()) == [name]
@@ -64,7 +67,7 @@ async def test_an_unused_one_goes() -> None:
     async with group_api.world(grace_seconds=0.0) as made:
         owner = made.a_replica_set("web", 0)
         old_group(made, owner)
-        await group_api.until(lambda: not made.groups())
+        await patience.until(lambda: not made.groups())
 
 
 @pytest.mark.parametrize("orphaned", [False, True])
@@ -74,7 +77,7 @@ async def test_one_with_a_short_name_goes_too(orphaned: bool) -> None:
         owner = made.a_replica_set("web", 1)
         name = group_api.name_of(owner)
         made.a_pod("first", owner)
-        await group_api.until(lambda: made.group_of("first") == name)
+        await patience.until(lambda: made.group_of("first") == name)
         if orphaned:
             for path in (f"{group_api.PODS}/first", f"{group_api.GROUPS}/{name}"):
                 made.server.change(path, {"metadata": {"ownerReferences": None}})
@@ -84,7 +87,7 @@ async def test_one_with_a_short_name_goes_too(orphaned: bool) -> None:
         else:
             made.scale("web", 0)
         made.server.drop(f"{group_api.PODS}/first")
-        await group_api.until(lambda: not made.groups())
+        await patience.until(lambda: not made.groups())
 
 
 async def test_pods_of_the_scheduler_volcano_share_volcanos_group() -> None:
@@ -93,5 +96,5 @@ async def test_pods_of_the_scheduler_volcano_share_volcanos_group() -> None:
         owner = made.a_replica_set("web", 2)
         made.a_pod("first", owner, schedulerName="volcano")
         name = group_names.of_volcano(owner["metadata"]["uid"])
-        await group_api.until(lambda: made.group_of("first") == name)
+        await patience.until(lambda: made.group_of("first") == name)
         assert list(made.groups()) == [name]

@@ -4,9 +4,12 @@ from typing import Any
 import pytest
 from structlog import testing
 
+from tests import patience
 from tests.unit.controllers import group_api
 from vscheduler.controllers import ports
 from vscheduler.controllers.podgroups import deletion
+
+pytestmark = pytest.mark.usefixtures("virtual_time")
 
 MIN_MEMBER = "scheduling.volcano.sh/group-min-member"
 
@@ -17,7 +20,7 @@ async def test_pods_of_one_owner_share_one_group_and_then_all_is_quiet() -> None
         owner = made.a_replica_set("web", 300)
         for number in range(300):
             made.a_pod(f"p{number}", owner)
-        await group_api.until(lambda: made.counted["attach", "done"] == 300)
+        await patience.until(lambda: made.counted["attach", "done"] == 300)
         await made.rest()
         name = group_api.name_of(owner)
         assert list(made.groups()) == [name]
@@ -44,7 +47,7 @@ async def test_bare_pods_have_one_each_and_others_pods_none() -> None:
             made.a_pod(name)
             made.deaf = False
             made.server.change(f"{group_api.PODS}/{name}", rest)
-        await group_api.until(lambda: made.counted["attach", "done"] == 2)
+        await patience.until(lambda: made.counted["attach", "done"] == 2)
         await made.rest()
         assert sorted(made.groups()) == sorted(map(group_api.name_of_bare, ("bare", "gated")))
         assert made.group_of("bare") == group_api.name_of_bare("bare")
@@ -65,13 +68,13 @@ async def test_a_pod_that_cant_be_used_has_a_group_as_well_which_says_so() -> No
         made.a_pod("placed", nodeName="n1", **broken)
         owner = made.a_replica_set("web", 2)
         made.a_pod("z", owner, **claims, overhead={"cpu": "8"})
-        await group_api.until(lambda: made.counted["attach", "done"] == 2)
+        await patience.until(lambda: made.counted["attach", "done"] == 2)
         made.deaf = True
         made.a_pod("a", owner)
         made.deaf = False
         born = {"metadata": {"creationTimestamp": "2026-01-01T00:00:00Z"}}
         made.server.change(f"{group_api.PODS}/a", born)
-        await group_api.until(lambda: made.counted["attach", "done"] == 3)
+        await patience.until(lambda: made.counted["attach", "done"] == 3)
         await made.rest()
         name = group_api.name_of(owner)
         assert sorted(made.groups()) == sorted([group_api.name_of_bare("bare"), name])
@@ -87,7 +90,7 @@ async def test_a_group_whose_making_goes_wrong_is_made_once(trouble: ports.Troub
         made.server.refusals["patch", f"{group_api.PODS}/bare"] = [trouble]
         with testing.capture_logs() as said:
             made.a_pod("bare")
-            await group_api.until(lambda: made.group_of("bare"))
+            await patience.until(lambda: made.group_of("bare"))
             await made.rest()
         assert list(made.groups()) == [made.group_of("bare")]
         warned = [each["action"] for each in said if each["event"] == "podgroup.failed"]
@@ -101,7 +104,7 @@ async def test_what_is_refused_for_ever_is_asked_for_ever_less_and_told_once() -
         with testing.capture_logs() as said:
             made.a_pod("bare")
             made.a_pod("second")
-            await group_api.until(lambda: made.counted["create", "forbidden"] > 6)
+            await patience.until(lambda: made.counted["create", "forbidden"] > 6)
         assert [each["outcome"] for each in said if each["event"] == "podgroup.failed"] == [
             "forbidden"
         ]
@@ -114,22 +117,22 @@ async def test_pods_are_told_of_each_refusal_once() -> None:
         refusals += [ports.Trouble.THROTTLED] * 2 + [ports.Trouble.FORBIDDEN] * 1000
         owner = made.a_replica_set("web", 2)
         made.a_pod("first", owner)
-        await group_api.until(lambda: made.noticed)
+        await patience.until(lambda: made.noticed)
         made.a_pod("second", owner)
-        await group_api.until(lambda: len(made.noticed) == 2)
-        await group_api.until(lambda: made.counted["create", "forbidden"] > 6)
+        await patience.until(lambda: len(made.noticed) == 2)
+        await patience.until(lambda: made.counted["create", "forbidden"] > 6)
         assert [each.name for each in made.noticed] == ["first", "second"]
         told = made.noticed[0]
         assert (told.kind, told.type, told.reason) == ("Pod", "Warning", "PodGroupRefused")
         assert told.message == "waits for a PodGroup: no"
         made.server.refusal = "another"
-        await group_api.until(lambda: len(made.noticed) == 4)
+        await patience.until(lambda: len(made.noticed) == 4)
         made.server.refusal = "namespace ns is being terminated"
         before = made.counted["create", "forbidden"]
-        await group_api.until(lambda: made.counted["create", "forbidden"] > before + 3)
+        await patience.until(lambda: made.counted["create", "forbidden"] > before + 3)
         assert len(made.noticed) == 4
         refusals.clear()
-        await group_api.until(lambda: made.group_of("first") and made.group_of("second"))
+        await patience.until(lambda: made.group_of("first") and made.group_of("second"))
 
 
 async def test_a_pod_that_may_not_be_put_into_its_group_is_told_so() -> None:
@@ -137,7 +140,7 @@ async def test_a_pod_that_may_not_be_put_into_its_group_is_told_so() -> None:
     async with group_api.world() as made:
         made.server.refusals["patch", f"{group_api.PODS}/bare"] = [ports.Trouble.INVALID] * 3
         made.a_pod("bare")
-        await group_api.until(lambda: made.group_of("bare"))
+        await patience.until(lambda: made.group_of("bare"))
         assert [each.name for each in made.noticed] == ["bare"]
 
 
@@ -147,7 +150,7 @@ async def test_a_mark_is_taken_off_before_a_pod_joins() -> None:
         owner = made.a_replica_set("web", 1)
         made.a_pod("first", owner)
         name = group_api.name_of(owner)
-        await group_api.until(lambda: made.group_of("first") == name)
+        await patience.until(lambda: made.group_of("first") == name)
         path = f"{group_api.GROUPS}/{name}"
         made.deaf = True
         made.server.change(path, {"metadata": {"annotations": {deletion.LEAVING: "x"}}})
@@ -155,7 +158,7 @@ async def test_a_mark_is_taken_off_before_a_pod_joins() -> None:
         made.server.calls.clear()
         made.server.refusals["patch", path] = [ports.Trouble.CONFLICT]
         made.a_pod("second", owner)
-        await group_api.until(lambda: made.group_of("second") == name)
+        await patience.until(lambda: made.group_of("second") == name)
         assert deletion.LEAVING not in made.groups()[name]["metadata"]["annotations"]
         writes = [path for method, path in made.server.calls if method == "patch"]
         assert writes == [path, path, f"{group_api.PODS}/second"]
@@ -167,18 +170,18 @@ async def test_an_unused_group_is_marked_and_then_deleted_as_it_was_marked() -> 
         owner = made.a_replica_set("web", 1)
         name = group_api.name_of(owner)
         made.a_pod("first", owner)
-        await group_api.until(lambda: made.group_of("first") == name)
+        await patience.until(lambda: made.group_of("first") == name)
         uid = made.groups()[name]["metadata"]["uid"]
         made.scale("web", 0)
         made.server.drop(f"{group_api.PODS}/first")
         with testing.capture_logs() as said:
-            await group_api.until(lambda: not made.groups())
+            await patience.until(lambda: not made.groups())
             await made.rest()
         assert [each["uid"] for each in said if each["event"] == "podgroup.deleted"] == [uid]
         assert (made.counted["mark", "done"], made.counted["delete", "done"]) == (1, 1)
         made.scale("web", 1)
         made.a_pod("second", owner)
-        await group_api.until(lambda: made.group_of("second") == name)
+        await patience.until(lambda: made.group_of("second") == name)
         assert made.groups()[name]["metadata"]["uid"] != uid
 
 
@@ -188,7 +191,7 @@ async def test_a_group_in_use_stays_whatever_its_owner_says() -> None:
         owner = made.a_replica_set("web", 1)
         name = group_api.name_of(owner)
         made.a_pod("first", owner)
-        await group_api.until(lambda: made.group_of("first") == name)
+        await patience.until(lambda: made.group_of("first") == name)
         uid = made.groups()[name]["metadata"]["uid"]
         made.scale("web", 0)
         await made.rest(0.3)
@@ -207,7 +210,7 @@ async def test_a_delete_that_meets_another_version_is_skipped_and_told() -> None
         name = group_api.name_of(owner)
         path = f"{group_api.GROUPS}/{name}"
         made.a_pod("first", owner)
-        await group_api.until(lambda: made.group_of("first") == name)
+        await patience.until(lambda: made.group_of("first") == name)
         uid = made.groups()[name]["metadata"]["uid"]
 
         def interfere(method: str, asked: str) -> None:
@@ -223,7 +226,7 @@ async def test_a_delete_that_meets_another_version_is_skipped_and_told() -> None
         with testing.capture_logs() as said:
             made.scale("web", 0)
             made.server.drop(f"{group_api.PODS}/first")
-            await group_api.until(lambda: f"{group_api.PODS}/second" in made.server.objects)
+            await patience.until(lambda: f"{group_api.PODS}/second" in made.server.objects)
             await made.rest()
         assert made.groups()[name]["metadata"]["uid"] == uid
         kept = [each for each in said if each["event"] == "podgroup.kept"]
@@ -239,11 +242,11 @@ async def test_a_delete_without_an_answer_is_judged_anew() -> None:
         name = group_api.name_of(owner)
         path = f"{group_api.GROUPS}/{name}"
         made.a_pod("first", owner)
-        await group_api.until(lambda: made.group_of("first") == name)
+        await patience.until(lambda: made.group_of("first") == name)
         made.server.refusals["delete", path] = [ports.Trouble.UNANSWERED]
         made.scale("web", 0)
         made.server.drop(f"{group_api.PODS}/first")
-        await group_api.until(lambda: not made.groups())
+        await patience.until(lambda: not made.groups())
         await made.rest()
         assert made.server.asked("delete")[path] == 1
 
@@ -259,16 +262,16 @@ async def test_late_deletes_hold_up_no_other_group() -> None:
         for owner in slow:
             made.server.late["delete", f"{group_api.GROUPS}/{group_api.name_of(owner)}"] = came
         await goes(made, *slow[:-3])
-        await group_api.until(lambda: made.server.asked("delete").total() == len(slow) - 3)
+        await patience.until(lambda: made.server.asked("delete").total() == len(slow) - 3)
         quick = made.a_replica_set("quick", 1)
         await goes(made, quick)
-        await group_api.until(lambda: group_api.name_of(quick) not in made.groups())
+        await patience.until(lambda: group_api.name_of(quick) not in made.groups())
         await goes(made, *slow[-3:])
-        await group_api.until(lambda: made.server.asked("delete").total() == len(slow) - 1)
+        await patience.until(lambda: made.server.asked("delete").total() == len(slow) - 1)
         made.a_pod("newcomer")
-        await group_api.until(lambda: made.group_of("newcomer"))
+        await patience.until(lambda: made.group_of("newcomer"))
         came.set()
-        await group_api.until(lambda: list(made.groups()) == [made.group_of("newcomer")])
+        await patience.until(lambda: list(made.groups()) == [made.group_of("newcomer")])
         assert set(made.server.asked("delete").values()) == {1}
 
 
@@ -277,7 +280,7 @@ async def goes(made: group_api.World, *owners: dict[str, Any]) -> None:
     names = [owner["metadata"]["name"] for owner in owners]
     for name, owner in zip(names, owners, strict=True):
         made.a_pod(name, owner)
-    await group_api.until(lambda: all(map(made.group_of, names)))
+    await patience.until(lambda: all(map(made.group_of, names)))
     for name in names:
         made.scale(name, 0)
         made.server.drop(f"{group_api.PODS}/{name}")
@@ -289,12 +292,12 @@ async def test_an_unreadable_owner_keeps_its_own_group_only() -> None:
         broken, sound = made.a_replica_set("broken", 1), made.a_replica_set("sound", 1)
         path = f"{group_api.REPLICA_SETS}/broken"
         made.a_pod("first", broken)
-        await group_api.until(lambda: made.group_of("first"))
+        await patience.until(lambda: made.group_of("first"))
         made.server.refusals["get", path] = [ports.Trouble.THROTTLED] * 1000
         await goes(made, sound)
         made.scale("broken", 0)
         made.server.drop(f"{group_api.PODS}/first")
-        await group_api.until(lambda: list(made.groups()) == [group_api.name_of(broken)])
+        await patience.until(lambda: list(made.groups()) == [group_api.name_of(broken)])
 
 
 async def test_groups_that_we_did_not_make_stay() -> None:
@@ -316,7 +319,7 @@ async def test_groups_that_we_did_not_make_stay() -> None:
             made.server.put(group_api.GROUPS, {"metadata": metadata, "spec": {"minMember": 1}})
         copied = {"name": "copied", "labels": label, "annotations": ours}
         made.server.put(group_api.GROUPS, {"metadata": copied, "spec": {"minMember": 1}})
-        await group_api.until(lambda: made.counted["delete", "done"])
+        await patience.until(lambda: made.counted["delete", "done"])
         await made.rest()
         assert sorted(made.groups()) == ["copied", "podgroup-0", "podgroup-1", "podgroup-5"]
 
@@ -325,10 +328,10 @@ async def test_a_missing_group_of_a_live_pod_is_made_anew() -> None:
     """Whoever deleted it."""
     async with group_api.world() as made:
         made.a_pod("bare")
-        await group_api.until(lambda: made.group_of("bare"))
+        await patience.until(lambda: made.group_of("bare"))
         (name,) = made.groups()
         made.server.drop(f"{group_api.GROUPS}/{name}")
-        await group_api.until(lambda: name in made.groups())
+        await patience.until(lambda: name in made.groups())
         await made.rest()
         assert made.server.asked("patch")[f"{group_api.PODS}/bare"] == 1
 
@@ -339,12 +342,12 @@ async def test_numbers_follow_the_owner() -> None:
         owner = made.a_replica_set("web", 2, {MIN_MEMBER: "3"})
         name = group_api.name_of(owner)
         made.a_pod("first", owner)
-        await group_api.until(lambda: made.group_of("first") == name)
+        await patience.until(lambda: made.group_of("first") == name)
         assert made.groups()[name]["spec"]["minMember"] == 2
         path = f"{group_api.GROUPS}/{name}"
         made.server.refusals["patch", path] = [ports.Trouble.CONFLICT]
         made.scale("web", 5)
-        await group_api.until(lambda: made.groups()[name]["spec"]["minMember"] == 3)
+        await patience.until(lambda: made.groups()[name]["spec"]["minMember"] == 3)
         made.server.calls.clear()
         made.scale("web", 6)
         await made.rest()
@@ -358,7 +361,7 @@ async def test_an_owner_that_may_not_be_read_wants_any_number() -> None:
         path = f"{group_api.REPLICA_SETS}/web"
         made.server.refusals["get", path] = [ports.Trouble.FORBIDDEN] * 10
         made.a_pod("first", owner)
-        await group_api.until(lambda: made.group_of("first") == group_api.name_of(owner))
+        await patience.until(lambda: made.group_of("first") == group_api.name_of(owner))
 
 
 async def test_pods_whose_owner_is_gone_wait() -> None:
@@ -367,5 +370,5 @@ async def test_pods_whose_owner_is_gone_wait() -> None:
         owner = made.a_replica_set("web", 1)
         made.server.drop(f"{group_api.REPLICA_SETS}/web")
         made.a_pod("first", owner)
-        await group_api.until(lambda: len(made.server.calls) > 3)
+        await patience.until(lambda: len(made.server.calls) > 3)
         assert made.groups() == {}

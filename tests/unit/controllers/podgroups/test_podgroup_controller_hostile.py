@@ -2,8 +2,11 @@
 
 import pytest
 
+from tests import patience
 from tests.unit.controllers import group_api
 from vscheduler.controllers.podgroups import group_terms
+
+pytestmark = pytest.mark.usefixtures("virtual_time")
 
 
 @pytest.mark.contains_failures
@@ -20,8 +23,8 @@ async def test_a_group_that_the_controller_fails_at_holds_up_no_other() -> None:
         made.server.before = fail
         made.a_pod("bad")
         made.a_pod("good")
-        await group_api.until(lambda: made.group_of("good"))
-        await group_api.until(lambda: made.group_of("bad"))
+        await patience.until(lambda: made.group_of("good"))
+        await patience.until(lambda: made.group_of("bad"))
         assert left == []
 
 
@@ -33,7 +36,7 @@ async def test_an_owner_that_nothing_can_be_called_is_gone(name: str) -> None:
         odd = {**owner, "metadata": {**owner["metadata"], "name": name, "uid": "odd"}}
         made.a_pod("odd", odd)
         made.a_pod("good", owner)
-        await group_api.until(lambda: made.group_of("good"))
+        await patience.until(lambda: made.group_of("good"))
         await made.rest()
         assert made.group_of("odd") is None
         asked = [path for _, path in made.server.calls if "replicasets" in path]
@@ -46,7 +49,7 @@ async def test_a_pod_that_names_the_group_of_others_says_nothing_about_it() -> N
         owner = made.a_replica_set("web", 2, {group_terms.MIN_MEMBER: "3"})
         name = group_api.name_of(owner)
         made.a_pod("web-1", owner)
-        await group_api.until(lambda: made.group_of("web-1") == name)
+        await patience.until(lambda: made.group_of("web-1") == name)
         made.server.put(
             group_api.PODS,
             {
@@ -63,5 +66,5 @@ async def test_a_pod_that_names_the_group_of_others_says_nothing_about_it() -> N
             },
         )
         made.scale("web", 5)
-        await group_api.until(lambda: made.groups()[name]["spec"]["minMember"] == 3)
+        await patience.until(lambda: made.groups()[name]["spec"]["minMember"] == 3)
         assert made.groups()[name]["spec"]["minResources"]["cpu"] == "3"

@@ -1,8 +1,13 @@
 import asyncio
 import time
 
+import pytest
+
+from tests import patience
 from tests.unit.controllers import group_api
 from vscheduler.controllers import ports
+
+pytestmark = pytest.mark.usefixtures("virtual_time")
 
 TRIES = 10
 PAUSES_SECONDS = 0.7
@@ -16,7 +21,7 @@ async def test_a_pod_that_may_not_join_is_patched_ever_less() -> None:
         made.server.refusals["patch", path] = [ports.Trouble.INVALID] * 100
         began = time.monotonic()
         made.a_pod("bare")
-        await group_api.until(lambda: made.server.asked("patch")[path] >= TRIES)
+        await patience.until(lambda: made.server.asked("patch")[path] >= TRIES)
         assert time.monotonic() - began > PAUSES_SECONDS
 
 
@@ -27,17 +32,17 @@ async def test_a_group_follows_an_owner_that_changes_before_any_watch_shows_the_
         made.server.late[create] = asyncio.Event()
         owner = made.a_replica_set("web", 1, {"scheduling.volcano.sh/group-min-member": "5"})
         made.a_pod("p", owner)
-        await group_api.until(lambda: create in made.server.calls)
+        await patience.until(lambda: create in made.server.calls)
         made.scale("web", 5)
         made.deaf = True
         made.server.late.pop(create).set()
-        await group_api.until(lambda: made.counted["attach", "done"])
+        await patience.until(lambda: made.counted["attach", "done"])
         await made.rest()
         made.deaf = False
         for each in (*made.groups().values(), made.server.objects[f"{group_api.PODS}/p"]):
             made.show("MODIFIED", each)
         name = group_api.name_of(owner)
-        await group_api.until(lambda: made.groups()[name]["spec"]["minMember"] == 5)
+        await patience.until(lambda: made.groups()[name]["spec"]["minMember"] == 5)
 
 
 async def test_a_group_that_may_not_be_deleted_is_tried_ever_less() -> None:
@@ -46,13 +51,13 @@ async def test_a_group_that_may_not_be_deleted_is_tried_ever_less() -> None:
         owner = made.a_replica_set("web", 1)
         path = f"{group_api.GROUPS}/{group_api.name_of(owner)}"
         made.a_pod("p", owner)
-        await group_api.until(lambda: made.group_of("p"))
+        await patience.until(lambda: made.group_of("p"))
         made.server.refusals["delete", path] = [ports.Trouble.INVALID] * 100
         made.scale("web", 0)
         made.server.drop(f"{group_api.PODS}/p")
-        await group_api.until(lambda: made.server.asked("delete")[path])
+        await patience.until(lambda: made.server.asked("delete")[path])
         began = time.monotonic()
-        await group_api.until(lambda: made.server.asked("delete")[path] > TRIES)
+        await patience.until(lambda: made.server.asked("delete")[path] > TRIES)
         assert time.monotonic() - began > PAUSES_SECONDS
 
 
@@ -63,9 +68,9 @@ async def test_an_update_that_fails_is_tried_again() -> None:
         owner = made.a_replica_set("web", 1, minimum)
         name = group_api.name_of(owner)
         made.a_pod("p", owner)
-        await group_api.until(lambda: made.group_of("p") == name)
+        await patience.until(lambda: made.group_of("p") == name)
         await made.rest()
         path = f"{group_api.GROUPS}/{name}"
         made.server.refusals["patch", path] = [ports.Trouble.THROTTLED]
         made.scale("web", 5)
-        await group_api.until(lambda: made.groups()[name]["spec"]["minMember"] == 5)
+        await patience.until(lambda: made.groups()[name]["spec"]["minMember"] == 5)

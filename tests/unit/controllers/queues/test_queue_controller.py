@@ -1,7 +1,7 @@
 import asyncio
 import itertools
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import Any
@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from structlog import testing
 
+from tests import patience
 from tests.unit.controllers import queue_api
 from vscheduler.controllers import ports
 from vscheduler.controllers.queues import (
@@ -17,6 +18,8 @@ from vscheduler.controllers.queues import (
     queue_objects,
 )
 from vscheduler.mirror import paths
+
+pytestmark = pytest.mark.usefixtures("virtual_time")
 
 PACE = queue_controller.Pace(
     together_seconds=0,
@@ -56,20 +59,9 @@ async def keeping(
             await task
 
 
-async def until(done: Callable[[], object]) -> None:
-    """Wait until it is so."""
-    async with asyncio.timeout(40):
-        while not done():  # noqa: ASYNC110 - of what happens in the server nobody tells
-            await asyncio.sleep(0.002)
-
-
 async def rest(server: queue_api.Server) -> None:
     """Wait until nothing more is written."""
-    before = -1
-    async with asyncio.timeout(40):
-        while before != len(server.writes):
-            before = len(server.writes)
-            await asyncio.sleep(0.05)
+    await patience.until_at_rest(lambda: len(server.writes), 0.06)
 
 
 def finalizers(server: queue_api.Server, name: str) -> list[str]:
@@ -85,7 +77,7 @@ async def test_all_is_brought_up_and_then_quiet() -> None:
         queue_api.a_group(server, f"g{number}", "red", phase)
     queue_api.a_group(server, "lone", "")
     async with keeping(server):
-        await until(lambda: queue_api.status_of(server, "red").get("running") == 2)
+        await patience.until(lambda: queue_api.status_of(server, "red").get("running") == 2)
         await rest(server)
         assert queue_api.status_of(server, "red")["pending"] == 1
         assert queue_api.status_of(server, "default")["pending"] == 1
@@ -106,13 +98,13 @@ async def test_a_delete_waits_for_the_last_group() -> None:
     path = queue_api.a_queue(server, "red")
     group = queue_api.a_group(server, "g", "red", "Running")
     async with keeping(server):
-        await until(lambda: finalizers(server, "red"))
+        await patience.until(lambda: finalizers(server, "red"))
         server.remove(path)
-        await until(lambda: queue_api.state_of(server, "red") == "Closing")
+        await patience.until(lambda: queue_api.state_of(server, "red") == "Closing")
         await rest(server)
         assert path in server.objects
         server.remove(group)
-        await until(lambda: path not in server.objects)
+        await patience.until(lambda: path not in server.objects)
         await rest(server)
         assert server.calls[-1][0] == "patch"
 
@@ -130,7 +122,7 @@ async def test_a_queue_isnt_let_go_unseen() -> None:
             raise ports.RefusedError(ports.Trouble.UNANSWERED, "no lists today")
 
     async with keeping(server) as keeper:
-        await until(lambda: finalizers(server, "red"))
+        await patience.until(lambda: finalizers(server, "red"))
         keeper.feed(queue_objects.Gone(kind=queue_objects.Kind.POD_GROUP, uid="none"))
         uid = server.objects[group]["metadata"]["uid"]
         server.remove(path)
@@ -139,10 +131,10 @@ async def test_a_queue_isnt_let_go_unseen() -> None:
         assert finalizers(server, "red") == ["vscheduler.io/in-use"]
         server.refuse = no_lists
         server.remove(group)
-        await until(lambda: next(refuse) > 5)
+        await patience.until(lambda: next(refuse) > 5)
         assert path in server.objects
         server.refuse = lambda *_: None
-        await until(lambda: path not in server.objects)
+        await patience.until(lambda: path not in server.objects)
 
 
 async def test_what_went_unheard_is_found_by_the_live_lists() -> None:
@@ -151,16 +143,16 @@ async def test_what_went_unheard_is_found_by_the_live_lists() -> None:
     queue_api.a_queue(server, "red")
     group = queue_api.a_group(server, "g", "red")
     async with keeping(server, deaf=True) as keeper:
-        await until(lambda: queue_api.status_of(server, "red").get("pending") == 1)
+        await patience.until(lambda: queue_api.status_of(server, "red").get("pending") == 1)
         server.remove(group)
         listed = queue_objects.queue(server.objects[f"{QUEUES}/red"])
         keeper.feed(queue_objects.Seen(item=listed, listed=True))
-        await until(lambda: queue_api.status_of(server, "red")["pending"] == 0)
+        await patience.until(lambda: queue_api.status_of(server, "red")["pending"] == 0)
     group = queue_api.a_group(server, "g", "red")
     async with keeping(server, replace(PACE, audit_seconds=0.02), deaf=True):
-        await until(lambda: queue_api.status_of(server, "red").get("pending") == 1)
+        await patience.until(lambda: queue_api.status_of(server, "red").get("pending") == 1)
         server.remove(group)
-        await until(lambda: queue_api.status_of(server, "red")["pending"] == 0)
+        await patience.until(lambda: queue_api.status_of(server, "red")["pending"] == 0)
 
 
 async def test_counts_are_written_together() -> None:
@@ -168,13 +160,13 @@ async def test_counts_are_written_together() -> None:
     server = queue_api.Server()
     queue_api.a_queue(server, "red")
     async with keeping(server, replace(PACE, counts_seconds=0.3)):
-        await until(lambda: queue_api.state_of(server, "red"))
+        await patience.until(lambda: queue_api.state_of(server, "red"))
         await rest(server)
         before, started = len(server.writes), time.monotonic()
         for number in range(50):
             queue_api.a_group(server, f"g{number}", "red")
             await asyncio.sleep(0.001)
-        await until(lambda: queue_api.status_of(server, "red")["pending"] == 50)
+        await patience.until(lambda: queue_api.status_of(server, "red")["pending"] == 50)
         most = 3 + (time.monotonic() - started) / 0.3
         assert len(server.writes) - before <= most, "the finalizer, and some for each 0.3 s"
 
@@ -196,11 +188,11 @@ async def test_commands_are_written_down_before_they_are_deleted() -> None:
             command = queue_objects.command(server.objects[path])
             assert command is not None
             server.listeners[0](queue_objects.Seen(item=command))
-        await until(lambda: first not in server.objects)
-        await until(lambda: sum(each[0] == "delete" for each in server.calls) > 3)
+        await patience.until(lambda: first not in server.objects)
+        await patience.until(lambda: sum(each[0] == "delete" for each in server.calls) > 3)
         assert second in server.objects
         server.refuse = lambda *_: None
-        await until(lambda: second not in server.objects)
+        await patience.until(lambda: second not in server.objects)
         assert queue_api.state_of(server, "red") == "Open"
 
 
@@ -214,7 +206,7 @@ async def test_commands_that_cant_be_obeyed_are_told_and_deleted(queue: str, uid
     with testing.capture_logs() as logs:
         async with keeping(server):
             path = queue_api.a_command(server, "c", "CloseQueue", queue, uid)
-            await until(lambda: path not in server.objects)
+            await patience.until(lambda: path not in server.objects)
             await rest(server)
     assert [each["queue"] for each in logs if each["event"] == "command.refused"] == [queue]
     assert queue_api.state_of(server, "red") == "Open"
@@ -229,10 +221,10 @@ async def test_a_missing_crd_is_waited_for() -> None:
 
     server.refuse = absent
     async with keeping(server):
-        await until(lambda: len(server.calls) > 5)
+        await patience.until(lambda: len(server.calls) > 5)
         assert not server.writes
         server.refuse = lambda *_: None
-        await until(lambda: queue_api.state_of(server, "default"))
+        await patience.until(lambda: queue_api.state_of(server, "default"))
 
 
 async def test_one_bad_queue_stops_no_other_and_is_told_once() -> None:
@@ -248,14 +240,14 @@ async def test_one_bad_queue_stops_no_other_and_is_told_once() -> None:
     server.refuse = refuse
     with testing.capture_logs() as logs:
         async with keeping(server):
-            await until(lambda: queue_api.state_of(server, "good"))
+            await patience.until(lambda: queue_api.state_of(server, "good"))
             for number in range(5):
                 queue_api.a_group(server, f"g{number}", "good")
                 await asyncio.sleep(0.02)
             tries = sum(each[1].endswith("bad/status") for each in server.writes)
             assert tries <= 4
             server.refuse = lambda *_: None
-            await until(lambda: queue_api.state_of(server, "bad"))
+            await patience.until(lambda: queue_api.state_of(server, "bad"))
     assert len([each for each in logs if each["event"] == "queue.not_kept"]) == 1
 
 
@@ -267,9 +259,9 @@ async def test_two_keepers_at_once_come_to_rest() -> None:
     queue_api.a_group(server, "g", "leaf")
     async with keeping(server), keeping(server):
         server.edit(top, {"metadata": {"annotations": {"vscheduler.io/wanted-state": "Closed"}}})
-        await until(lambda: queue_api.state_of(server, "leaf") == "Closing")
+        await patience.until(lambda: queue_api.state_of(server, "leaf") == "Closing")
         server.edit(top, {"metadata": {"annotations": {"vscheduler.io/wanted-state": "Open"}}})
-        await until(lambda: queue_api.state_of(server, "leaf") == "Open")
+        await patience.until(lambda: queue_api.state_of(server, "leaf") == "Open")
         await rest(server)
         marks = server.objects[f"{QUEUES}/leaf"]["metadata"].get("annotations", {})
         assert "volcano.sh/closed-by-parent" not in marks
@@ -295,11 +287,11 @@ async def test_volcanos_crd_gets_what_it_has_a_place_for() -> None:
     server.refuse = narrow
     with testing.capture_logs() as logs:
         async with keeping(server):
-            await until(lambda: queue_api.state_of(server, "red") == "Open")
+            await patience.until(lambda: queue_api.state_of(server, "red") == "Open")
             await rest(server)
             wish = {"metadata": {"annotations": {"vscheduler.io/wanted-state": "Closed"}}}
             server.edit(path, wish)
-            await until(lambda: queue_api.state_of(server, "red") == "Closed")
+            await patience.until(lambda: queue_api.state_of(server, "red") == "Closed")
             await rest(server)
             server.edit(path, {"spec": {"parent": "root"}})
             await rest(server)
@@ -392,8 +384,8 @@ async def test_what_pods_bear_out_is_counted_when_they_move() -> None:
         return group.counter if group.key in borne_out else "pending"
 
     async with keeping(server, witness=witness) as keeper:
-        await until(lambda: counts() == (1, 0))
+        await patience.until(lambda: counts() == (1, 0))
         await rest(server)
         borne_out.add("default/g")
         keeper.moved("default/g")
-        await until(lambda: counts() == (0, 1))
+        await patience.until(lambda: counts() == (0, 1))

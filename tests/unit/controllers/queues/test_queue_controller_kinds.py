@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests import patience
 from tests.unit.controllers import queue_api
 from tests.unit.controllers.queues.test_queue_controller import (
     PACE,
@@ -13,8 +14,9 @@ from tests.unit.controllers.queues.test_queue_controller import (
     finalizers,
     keeping,
     rest,
-    until,
 )
+
+pytestmark = pytest.mark.usefixtures("virtual_time")
 
 KINDS_PACE = replace(PACE, kinds_seconds=0.01)
 
@@ -33,8 +35,8 @@ async def test_a_queue_that_the_keeper_fails_at_holds_up_no_other() -> None:
     queue_api.a_queue(server, "bad")
     queue_api.a_queue(server, "good")
     async with keeping(server):
-        await until(lambda: queue_api.state_of(server, "good") == "Open")
-        await until(lambda: queue_api.state_of(server, "bad") == "Open")
+        await patience.until(lambda: queue_api.state_of(server, "good") == "Open")
+        await patience.until(lambda: queue_api.state_of(server, "bad") == "Open")
     assert left == []
 
 
@@ -44,18 +46,18 @@ async def test_queues_go_with_their_kind() -> None:
     path = queue_api.a_queue(server, "lab")
     queue_api.a_group(server, "job", "lab")
     async with keeping(server, KINDS_PACE):
-        await until(lambda: finalizers(server, "lab"))
+        await patience.until(lambda: finalizers(server, "lab"))
         server.offers["queues"] = ("delete", "get", "list", "watch")
         for each in [each for each in server.objects if each.startswith(f"{QUEUES}/")]:
             server.remove(each)
-        await until(lambda: path not in server.objects)
-        await until(lambda: f"{QUEUES}/default" not in server.objects)
+        await patience.until(lambda: path not in server.objects)
+        await patience.until(lambda: f"{QUEUES}/default" not in server.objects)
         del server.offers["queues"]
         before = len(server.writes)
         await asyncio.sleep(0.2)
         assert len(server.writes) == before
         server.offers["queues"] = queue_api.VERBS
-        await until(lambda: f"{QUEUES}/default" in server.objects)
+        await patience.until(lambda: f"{QUEUES}/default" in server.objects)
         await rest(server)
 
 
@@ -65,7 +67,7 @@ async def test_a_queue_of_a_kind_that_stays_waits_for_what_it_holds() -> None:
     path = queue_api.a_queue(server, "lab")
     group = queue_api.a_group(server, "job", "lab")
     async with keeping(server, KINDS_PACE):
-        await until(lambda: finalizers(server, "lab"))
+        await patience.until(lambda: finalizers(server, "lab"))
         server.remove(path)
         await asyncio.sleep(0.1)
         assert finalizers(server, "lab")
@@ -73,7 +75,7 @@ async def test_a_queue_of_a_kind_that_stays_waits_for_what_it_holds() -> None:
         await asyncio.sleep(0.1)
         assert finalizers(server, "lab")
         server.remove(group)
-        await until(lambda: path not in server.objects)
+        await patience.until(lambda: path not in server.objects)
 
 
 async def test_queues_need_not_wait_for_a_kind_that_is_gone() -> None:
@@ -82,11 +84,11 @@ async def test_queues_need_not_wait_for_a_kind_that_is_gone() -> None:
     path = queue_api.a_queue(server, "lab")
     group = queue_api.a_group(server, "job", "lab")
     async with keeping(server, KINDS_PACE) as keeper:
-        await until(lambda: finalizers(server, "lab"))
+        await patience.until(lambda: finalizers(server, "lab"))
         server.listeners.clear()
         server.remove(group)
         server.remove(path)
         del server.offers["podgroups"]
         keeper.miss()
-        await until(lambda: path not in server.objects)
+        await patience.until(lambda: path not in server.objects)
         server.listeners.append(keeper.feed)

@@ -1,5 +1,6 @@
 from typing import Any
 
+from tests import patience
 from tests.unit.controllers import queue_api
 from tests.unit.controllers.queues import test_queue_controller
 from vscheduler.controllers import ports
@@ -19,7 +20,7 @@ async def test_a_status_is_meant_for_one_queue() -> None:
 
     server.refuse = note
     async with test_queue_controller.keeping(server):
-        await test_queue_controller.until(lambda: queue_api.status_of(server, "red").get("state"))
+        await patience.until(lambda: queue_api.status_of(server, "red").get("state"))
     uid = server.objects[paths.QUEUES.at("red")]["metadata"]["uid"]
     assert set(named) == {uid}
 
@@ -36,9 +37,9 @@ async def test_counts_are_told_again_after_others_without_an_answer() -> None:
             raise ports.RefusedError(ports.Trouble.UNANSWERED, "no answer")
 
     async with test_queue_controller.keeping(server):
-        await test_queue_controller.until(lambda: queue_api.state_of(server, "red"))
+        await patience.until(lambda: queue_api.state_of(server, "red"))
         await test_queue_controller.rest(server)
         server.refuse = lose
         group = queue_api.a_group(server, "g", "red", "Pending")
-        await test_queue_controller.until(lambda: group not in server.objects)
-        await test_queue_controller.until(lambda: not queue_api.status_of(server, "red")["pending"])
+        await patience.until(lambda: group not in server.objects)
+        await patience.until(lambda: not queue_api.status_of(server, "red")["pending"])

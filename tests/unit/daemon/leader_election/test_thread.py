@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from tests import patience
 from tests.unit.daemon import lease_store
 from vscheduler.cluster import lease_records
 from vscheduler.cluster.http import connection
@@ -87,13 +88,6 @@ async def begin(store: lease_store.Store) -> AsyncIterator[Begin]:
         await instance.cancel()
 
 
-async def eventually(done: Callable[[], object]) -> None:
-    """Wait until something is so."""
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while not done():  # noqa: ASYNC110 - another thread makes it so
-            await asyncio.sleep(0.01)
-
-
 async def test_what_is_gained_is_held(begin: Begin) -> None:
     """Each Lease has a token, of those that are asked for; and it is told here, not there."""
     one = begin("one")
@@ -105,7 +99,7 @@ async def test_what_is_gained_is_held(begin: Begin) -> None:
         ("a", True, "one"),
         ("b", True, "one"),
     ]
-    await eventually(lambda: {("a", "done"), ("b", "done")} <= set(one.renewals))
+    await patience.until(lambda: {("a", "done"), ("b", "done")} <= set(one.renewals))
     assert one.threads == {threading.get_ident()}
     assert one.elected.held(LEASES) == tokens
 
@@ -117,7 +111,7 @@ async def test_the_thread_answers_for_as_long_as_it_stands(begin: Begin) -> None
     before = one.heartbeat.mark()
     assert before is not None
     one.heartbeat.ask()
-    await eventually(lambda: one.heartbeat.mark() != before)
+    await patience.until(lambda: one.heartbeat.mark() != before)
     await one.elected.release()
     assert one.heartbeat.mark() is None
 
@@ -127,7 +121,7 @@ async def test_a_successor_takes_what_is_given_back(begin: Begin, store: lease_s
     one = begin("one")
     tokens = await one.gain()
     two = begin("two")
-    await eventually(lambda: two.elected.lease_statuses()[1].holder == "one")
+    await patience.until(lambda: two.elected.lease_statuses()[1].holder == "one")
     await one.elected.release()
     assert not any(token.may_act() for token in tokens.values())
     assert one.elected.held(LEASES) == {}
@@ -177,9 +171,7 @@ async def test_a_defect_ends_what_is_held(begin: Begin, store: lease_store.Store
     tokens = await one.gain()
     get, replace = store.get, store.replace
     store.get = store.replace = _broken  # type: ignore[method-assign,assignment]  # a defect
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while one.elected.held(LEASES):  # noqa: ASYNC110 - nobody tells of it
-            await asyncio.sleep(0.01)
+    await patience.until(lambda: not one.elected.held(LEASES))
     assert not any(token.may_act() for token in tokens.values())
     assert not one.task.done()
     store.get, store.replace = get, replace  # type: ignore[method-assign]
@@ -237,7 +229,7 @@ async def test_a_doubt_is_settled_by_a_look(begin: Begin, store: lease_store.Sto
     looks = store.calls.count("get")
     tokens["a"].doubt("422")
     assert tokens["b"].may_act()
-    await eventually(tokens["a"].may_act)
+    await patience.until(tokens["a"].may_act)
     assert store.calls.count("get") == looks + 1
     assert one.elected.held(LEASES) == tokens
 
@@ -249,7 +241,7 @@ async def test_a_lease_that_is_lost_is_another_when_it_is_regained(
     one = begin("one")
     before = await one.gain()
     store.put("a", FREE)
-    await eventually(lambda: one.elected.held(["a"]) not in ({"a": before["a"]}, {}))
+    await patience.until(lambda: one.elected.held(["a"]) not in ({"a": before["a"]}, {}))
     after = one.elected.held(LEASES)
     assert after["b"] is before["b"]
     assert after["a"].may_act()

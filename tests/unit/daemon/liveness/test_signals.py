@@ -62,7 +62,7 @@ def test_an_end_that_is_stuck_has_an_end(number: signal.Signals) -> None:
     """Whatever work or thread it waits for; the log is flushed before."""
     process = started(STUCK)
     process.send_signal(number)
-    out, _ = process.communicate(timeout=30)
+    out, _ = process.communicate(timeout=90)
     assert process.returncode == 1
     lines = out.splitlines()
     assert [line for line in lines if " " not in line] == ["stop", "flushed"]
@@ -74,7 +74,7 @@ def test_a_start_ends_at_once(number: signal.Signals) -> None:
     """There is nothing to give back yet, also where it waits for something."""
     process = started(STARTING)
     process.send_signal(number)
-    assert process.wait(timeout=30) == 0
+    assert process.wait(timeout=90) == 0
     assert process.stdout is not None
     process.stdout.close()
 
@@ -84,6 +84,6 @@ def test_a_signal_after_the_end_of_a_shutdown_changes_nothing(number: signal.Sig
     """The log is flushed, and no thread keeps the process."""
     process = started(ENDED)
     process.send_signal(number)
-    out, _ = process.communicate(timeout=30)
+    out, _ = process.communicate(timeout=90)
     assert process.returncode == 0
     assert out == "flushed\n"

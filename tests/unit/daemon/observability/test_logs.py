@@ -18,7 +18,7 @@ from vscheduler.mirror import plain_text
 
 pytestmark = pytest.mark.usefixtures("restored_logging")
 
-PATIENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 50.0
 EVIL = (
     "\x1b[31mRED\x1b[0m \x1b]0;pwned\x07 a\rb\nforged line\x7f\x85\x9b \u202eright\u2066 \u2028"
     "\ud800 \x00 [red]x[/red]"

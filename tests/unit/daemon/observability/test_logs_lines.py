@@ -9,7 +9,7 @@ import pytest
 
 from vscheduler.daemon.observability import logs
 
-PATIENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 50.0
 
 
 @dataclass(frozen=True)
