@@ -58,23 +58,26 @@ class Part:
         if found is None:
             if len(self.matches) >= MATCHES_MAX:
                 self.matches.clear()
-            spend("devices", sum(map(selectors.cost, expressions)) * len(self.listed))
-            found = self.matches[expressions] = self._match(expressions, selectors)
+            found = self.matches[expressions] = self._match(expressions, selectors, spend)
         return found
 
-    def _match(self, expressions: tuple[str, ...], selectors: devices.Selectors) -> Matches:
+    def _match(
+        self,
+        expressions: tuple[str, ...],
+        selectors: devices.Selectors,
+        spend: Callable[[str, int], None],
+    ) -> Matches:
+        passing, failed = range(len(self.listed)), {}
+        for expression in expressions:
+            asked = [self.listed[at] for at in passing]
+            answers, cost = selectors.answers(expression, self.pool.driver, asked)
+            spend("devices", cost)
+            for at, answer in zip(passing, answers, strict=True):
+                if isinstance(answer, devices.SelectorError):
+                    failed[at] = f"{expression!r}: {answer}"
+            passing = [at for at, answer in zip(passing, answers, strict=True) if answer is True]
         passes = np.zeros(len(self.listed), dtype=np.bool_)
-        failed = {}
-        for at, device in enumerate(self.listed):
-            for expression in expressions:
-                try:
-                    if not selectors.matches(expression, self.pool.driver, device):
-                        break
-                except devices.SelectorError as error:
-                    failed[at] = f"{expression!r}: {error}"
-                    break
-            else:
-                passes[at] = True
+        passes[passing] = True
         return Matches(passes, failed)
 
 
