@@ -70,7 +70,7 @@ def read(expression: str) -> tuple[str, int, int]:
 
     In Kubernetes, `device.attributes["missing.example.com"]` is an empty map.
     """
-    tokens = [each for each in _tokens(expression)]
+    tokens = list(_tokens(expression))
     written: list[str] = []
     open_: list[bool] = []
     loops = depth = 0

@@ -5,22 +5,16 @@ written right after each cycle, as by an API server without delay. Shown are the
 calls of functions, with the daemon's budget: to take the cluster in, and until all gangs run.
 """
 
-import argparse
-import cProfile
-import gc
 import itertools
-import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tests import volume_labs
-from tests.benchmarks import figures, loading
+from tests.benchmarks import loading
 from tests.benchmarks.core import clusters, timing
 from tests.integration import devices
 from vscheduler.core import cycle
 from vscheduler.core.model import decisions, snapshot
-from vscheduler.daemon import application
 from vscheduler.mirror import device_requests
 from vscheduler.mirror.decode import events
 
@@ -115,7 +109,7 @@ def run(nodes: int, gangs: int, clock: Callable[[], float]) -> Cost:
     cluster = filled(nodes, gangs)
     taken = cluster.snapshot()
     took_in = clock() - began
-    costs = []
+    costs: list[float] = []
     bound, carried = 0, snapshot.FRESH
     while bound < gangs * GANG:
         assert len(costs) < CYCLES_MAX, f"{bound} pods bound"

@@ -153,6 +153,16 @@ class Devices(node_views.Devices, Protocol):
         is placed already, the devices are those chosen with its placement.
         """
 
+    def first_like(self, pod_class: jobs.PodClass) -> jobs.PodClass:
+        """Return the first class of pods that differ from these only in claims of their own, which
+        ask for the same, as the cycle begins; perhaps the class itself.
+        """
+
+    def likeness(self, pod_class: jobs.PodClass) -> Hashable:
+        """Return what such pods have in common, as long as no devices are chosen for them; the
+        class itself for all other pods.
+        """
+
     def claims_on(self, task: jobs.Task, node: str) -> Iterable[str]:
         """Return the task's claims that it needs on this node: others stand for extended resources
         that the node has by a device plugin.

@@ -151,7 +151,7 @@ class Reader:
             assert self._known.selectors is not None
             found = self._table.matching(expressions, self._known.selectors, self._spend)
         else:
-            found = tables.Matches(np.ones(len(self._table.ids), dtype=np.bool_), {})
+            found = tables.Matches(np.ones(self._table.size, dtype=np.bool_), {})
         return allocator.Demand(
             path=path,
             request=request.name,

@@ -6,7 +6,7 @@ a job commits to its choice.
 """
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -28,6 +28,7 @@ from vscheduler.core.placement.devices import (
     claims,
     demands,
     extended,
+    kinds,
     supply,
     tables,
 )
@@ -55,6 +56,7 @@ class Devices:
         self._extended = extended.ExtendedResources(taken)
         self._allocates = False
         self._needs: dict[Hashable, claims.Needs] = {}
+        self._kinds = kinds.PodKinds(self.needs_of)
         self._counts: dict[Hashable, tables.Ints] = {}
         """Numbers of devices by node, by the demand that they are for."""
         self._solved: dict[Hashable, bool] = {}
@@ -95,7 +97,24 @@ class Devices:
 
     @cached_property
     def _assumed(self) -> assumed.AssumedClaims:
-        return assumed.AssumedClaims(self._known, self.table, self._jobs)
+        return assumed.AssumedClaims(self._known, self.table, self._allocated(), self._jobs)
+
+    def _allocated(self) -> tables.Flags:
+        """Return the devices (D,) that claims have. Of the last cycle's, only those change that
+        claims have got or lost since.
+        """
+        known, table = self._known, self.table
+        last: dict[str, tuple[Mapping[devices.DeviceId, object], tables.Flags]]
+        last = known.memo.get("allocated", (table,), dict)
+        before, found = last.get("", ({}, np.zeros(table.size, dtype=np.bool_)))
+        if before is not known.allocated:
+            found = found.copy()
+            for device in before.keys() ^ known.allocated.keys():
+                at = table.position(device)
+                if at is not None:
+                    found[at] = device in known.allocated
+            last[""] = known.allocated, found
+        return found
 
     @cached_property
     def _supply(self) -> supply.DeviceSupply:
@@ -104,7 +123,18 @@ class Devices:
     @cached_property
     def demands(self) -> demands.DeviceDemands:
         """What a search for a whole gang asks."""
-        return demands.DeviceDemands(self.needs_of, self.table, self._assumed, self._spend)
+        return demands.DeviceDemands(
+            self.needs_of, self._kinds, self.table, self._assumed, self._spend
+        )
+
+    def first_like(self, pod_class: jobs.PodClass) -> jobs.PodClass:
+        """Return a class of pods that could use the same nodes; see kinds.PodKinds."""
+        kind = self._kinds.of(pod_class) if self._allocates else None
+        return pod_class if kind is None else kind.first
+
+    def likeness(self, pod_class: jobs.PodClass) -> Hashable:
+        """Return what pods have in common that the cycle answers the same at this point."""
+        return self.demands.likeness(pod_class) if self._allocates else pod_class
 
     def supply(self, space: resources.ResourceSpace) -> resources.Vector | None:
         """Return how many devices of each class nodes have; see supply.DeviceSupply."""
@@ -322,11 +352,12 @@ class Devices:
         if shapes and not self._decides_alone(shapes, free, rows, passes):
             for at in np.flatnonzero(enough).tolist():
                 passes[at] = self._fits(shapes, int(rows[at]), later=later)
-        for at in np.flatnonzero(~passes).tolist():
-            row = int(rows[at])
-            if shapes and self._assumed.open_on(row):
+        if shapes and self._assumed.open_rows:
+            undecided = np.zeros(self._layout.size, dtype=np.bool_)
+            undecided[list(self._assumed.open_rows)] = True
+            for at in np.flatnonzero(~passes & undecided[rows]).tolist():
                 self._spend("devices", SEARCH_COST)
-                passes[at] = self._assumed.solve(shapes, row) is not None
+                passes[at] = self._assumed.solve(shapes, int(rows[at])) is not None
         return passes, enough
 
     def _decides_alone(
