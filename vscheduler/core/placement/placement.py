@@ -43,13 +43,15 @@ class Plan:
     """
 
     __slots__ = (
-        *("chosen", "future", "idle", "number", "outlook", "request"),
+        *("chosen", "future", "idle", "number", "only", "outlook", "request"),
         *("has_row_outlook", "seen", "set_scored", "task"),
     )
 
     def __init__(self, task: jobs.Task, request: resources.Vector) -> None:
         self.task = task
         self.request = request
+        self.only: Rows | None = None
+        """The rows of the few nodes that have what the task's claims have got; None: all."""
         self.idle = self.future = NOTHING_YET
         self.outlook: list[Hashable] = []
         """What scores depend on besides the nodes, as declared by plugins."""
@@ -194,6 +196,8 @@ class Placement:
         if plan is None:
             self._drop_plans(task, key)
             plan = self._plans[key] = Plan(task, session.request(task))
+            if task.pod_class.constraints.resource_claims:
+                plan.only = session.devices.only_rows(task.pod_class)
             self._set_outlook(plan, session.dispatch.every("outlook", task))
             self._refresh(plan, None)
             plan.seen = len(touched)
@@ -240,6 +244,10 @@ class Placement:
         """
         session = self._session
         rows = touched if len(touched) == 1 else sorted(set(touched))
+        if plan.only is not None:
+            rows = [row for row in rows if row in plan.only]
+            if not rows:
+                return
         # Evaluating all nodes in place is cheaper than copying many rows.
         if len(rows) * 4 > session.layout.size:
             self._refresh(plan, None)
@@ -304,6 +312,9 @@ class Placement:
     def _refresh(self, plan: Plan, rows: Rows | None) -> None:
         """Evaluate these rows of the plan, or all of them."""
         session = self._session
+        if rows is None and plan.only is not None:
+            plan.idle = np.full(session.layout.size, -np.inf)
+            plan.future, rows = plan.idle.copy(), plan.only
         view = session.cluster.view(rows)
         if rows is None:
             session.spend("plans", 170 + view.size // 30)

@@ -163,6 +163,9 @@ class Devices(node_views.Devices, Protocol):
         class itself for all other pods.
         """
 
+    def only_rows(self, pod_class: jobs.PodClass) -> Ints | None:
+        """Return the rows of the nodes that can use what the claims have got, if these are few."""
+
     def claims_on(self, task: jobs.Task, node: str) -> Iterable[str]:
         """Return the task's claims that it needs on this node: others stand for extended resources
         that the node has by a device plugin.

@@ -4,11 +4,15 @@ Each pod of a job has claims of its own, made from a template, and so a pod clas
 Whatever plugins and nodes say of one of them before its claims get devices, they say of all.
 """
 
+import weakref
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 
 from vscheduler.core.model import jobs
 from vscheduler.core.placement.devices import claims
+
+TRAITS_MAX = 20_000
+"""How many pods' traits are kept. When full, all are dropped."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -22,9 +26,11 @@ class PodKind:
 class PodKinds:
     """The kinds of a cycle, as it begins."""
 
-    def __init__(self, needs_of: Callable[[jobs.PodClass], claims.Needs]) -> None:
-        self._needs_of = needs_of
-        self._kinds: dict[Hashable, PodKind] = {}
+    def __init__(
+        self, needs_of: Callable[[jobs.PodClass], claims.Needs], kept: "KnownTraits"
+    ) -> None:
+        self._needs_of, self._kept = needs_of, kept
+        self._kinds: dict[object, PodKind] = {}
         self._known: dict[jobs.PodClass, PodKind | None] = {}
 
     def of(self, pod_class: jobs.PodClass) -> PodKind | None:
@@ -32,22 +38,51 @@ class PodKinds:
         can't be allocated.
         """
         if pod_class not in self._known:
-            traits = self._traits(pod_class)
+            traits = self._kept.of(pod_class, self._needs_of(pod_class))
             self._known[pod_class] = (
                 None if traits is None else self._kinds.setdefault(traits, PodKind(pod_class))
             )
         return self._known[pod_class]
 
-    def _traits(self, pod_class: jobs.PodClass) -> Hashable:
-        limits, needs = pod_class.constraints, self._needs_of(pod_class)
-        if needs.problems or needs.elsewhere or len(needs.open) < len(needs.claims):
-            return None
-        uses = limits.resource_claims
-        if not all(use.owner for use in uses) or any(each.reserved_for for each in needs.claims):
-            return None
-        return (
-            *(tuple(each.items()) for each in (pod_class.counted, pod_class.hints)),
-            tuple(use.resources for use in uses),
-            replace(limits, resource_claims=()),
-            needs.shapes,
-        )
+
+class KnownTraits:
+    """What stands for the traits of pods, kept from cycle to cycle: most waiting pods are as they
+    were. It keeps no class alive.
+    """
+
+    def __init__(self) -> None:
+        self._of: dict[Hashable, tuple[weakref.ref[jobs.PodClass], claims.Needs, object]] = {}
+        """By claims of the pod."""
+        self._same: dict[Hashable, object] = {}
+
+    def of(self, pod_class: jobs.PodClass, needs: claims.Needs) -> object | None:
+        """Return what stands for the traits; the same for pods of one kind, and None if a pod isn't
+        like others.
+        """
+        uses = pod_class.constraints.resource_claims
+        known = self._of.get(uses)
+        if known is not None and known[0]() is pod_class and known[1] is needs:
+            return known[2]
+        if len(self._of) >= TRAITS_MAX:
+            self._of.clear()
+            self._same.clear()
+        traits = _traits(pod_class, needs)
+        found = None if traits is None else self._same.setdefault(traits, object())
+        self._of[uses] = weakref.ref(pod_class), needs, found
+        return found
+
+
+def _traits(pod_class: jobs.PodClass, needs: claims.Needs) -> Hashable:
+    """Return all that decisions about a pod can depend on, but for the names of its claims."""
+    limits = pod_class.constraints
+    if needs.problems or needs.elsewhere or len(needs.open) < len(needs.claims):
+        return None
+    uses = limits.resource_claims
+    if not all(use.owner for use in uses) or any(each.reserved_for for each in needs.claims):
+        return None
+    return (
+        *(tuple(each.items()) for each in (pod_class.counted, pod_class.hints)),
+        tuple(use.resources for use in uses),
+        replace(limits, resource_claims=()),
+        needs.shapes,
+    )

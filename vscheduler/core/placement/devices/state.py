@@ -5,6 +5,7 @@ of all pods that are placed on a node in this cycle are allocated together (allo
 a job commits to its choice.
 """
 
+import operator
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -43,8 +44,11 @@ NEEDS_COST = 20
 SEARCH_COST = 30
 """The same for a search for devices on one node."""
 
-NEEDS_MAX = 10_000
-"""How many pod classes' claims are kept. When full, all are dropped."""
+FEW = 16
+"""A part of all nodes that is so much smaller is looked at alone."""
+
+NEEDS_MAX = 20_000
+"""How many pods' claims are kept from cycle to cycle. When full, all are dropped."""
 
 
 class Devices:
@@ -52,11 +56,10 @@ class Devices:
 
     def __init__(self, taken: snapshot.Snapshot, spend: Callable[[str, int], None]) -> None:
         self._known, self._layout, self._spend = taken.devices, taken.nodes.layout, spend
-        self._jobs = taken.jobs
+        self._jobs, self._nodes = taken.jobs, taken.nodes
         self._extended = extended.ExtendedResources(taken)
         self._allocates = False
-        self._needs: dict[Hashable, claims.Needs] = {}
-        self._kinds = kinds.PodKinds(self.needs_of)
+        self._needs: dict[jobs.PodClass, claims.Needs] = {}
         self._counts: dict[Hashable, tables.Ints] = {}
         """Numbers of devices by node, by the demand that they are for."""
         self._solved: dict[Hashable, bool] = {}
@@ -91,9 +94,26 @@ class Devices:
         return known.memo.get("table", (known.pools, self._layout), make)
 
     @cached_property
+    def _shapes(self) -> claims.Shapes:
+        provided, known = self._extended.provided, self._known
+        made_of = (known.classes, self.table, self._nodes if provided else None)
+        return known.memo.get("shapes", made_of, lambda: claims.Shapes(known, self.table, provided))
+
+    @cached_property
     def _reader(self) -> claims.Reader:
-        provided = self._extended.provided
-        return claims.Reader(self._known, self.table, self._layout, self._spend, provided)
+        return claims.Reader(self._known, self._shapes, self._layout, self._spend)
+
+    @cached_property
+    def _kept_needs(self) -> dict[Hashable, tuple[tuple[object, ...], claims.Needs]]:
+        """What pods ask for, by their claims, beside these claims themselves; of earlier cycles,
+        too.
+        """
+        return self._known.memo.get("needs", (self._shapes,), dict)
+
+    @cached_property
+    def _kinds(self) -> kinds.PodKinds:
+        kept = self._known.memo.get("kinds", (self._shapes,), kinds.KnownTraits)
+        return kinds.PodKinds(self.needs_of, kept)
 
     @cached_property
     def _assumed(self) -> assumed.AssumedClaims:
@@ -131,6 +151,14 @@ class Devices:
         """Return a class of pods that could use the same nodes; see kinds.PodKinds."""
         kind = self._kinds.of(pod_class) if self._allocates else None
         return pod_class if kind is None else kind.first
+
+    def only_rows(self, pod_class: jobs.PodClass) -> tables.Ints | None:
+        """Return the rows of the nodes that can use what the claims have got, if these are few."""
+        masks = [each.passes for each in self.needs_of(pod_class).elsewhere] * self._allocates
+        if not masks:
+            return None
+        rows = np.flatnonzero(np.logical_and.reduce(masks))
+        return rows if rows.size * FEW <= self._layout.size else None
 
     def likeness(self, pod_class: jobs.PodClass) -> Hashable:
         """Return what pods have in common that the cycle answers the same at this point."""
@@ -200,7 +228,8 @@ class Devices:
         """
         needs = self.needs_of(pod_class)
         if layout is not self._layout:  # nodes that are gone, too; no device is known there
-            needs = claims.Reader(self._known, self.table, layout, self._spend).needs_of(
+            shapes = claims.Shapes(self._known, self.table)
+            needs = claims.Reader(self._known, shapes, layout, self._spend).needs_of(
                 pod_class.constraints.resource_claims
             )
             masks = [each.passes for each in needs.elsewhere]
@@ -418,11 +447,21 @@ class Devices:
 
     def needs_of(self, pod_class: jobs.PodClass) -> claims.Needs:
         """Return what the claims of a pod class ask for."""
-        uses = pod_class.constraints.resource_claims
-        needs = self._needs.get(uses)
+        needs = self._needs.get(pod_class)
         if needs is None:
-            self._spend("devices", NEEDS_COST * len(uses))
-            if len(self._needs) >= NEEDS_MAX:
-                self._needs.clear()
-            needs = self._needs[uses] = self._reader.needs_of(uses)
+            needs = self._needs[pod_class] = self._known_needs(pod_class)
+        return needs
+
+    def _known_needs(self, pod_class: jobs.PodClass) -> claims.Needs:
+        """Return the needs of an earlier cycle, as long as the claims are the same objects."""
+        uses, kept = pod_class.constraints.resource_claims, self._kept_needs
+        found = self._reader.found(uses)
+        known = kept.get(uses)
+        if known is not None and all(map(operator.is_, known[0], found)):
+            return known[1]
+        self._spend("devices", NEEDS_COST * len(uses))
+        if len(kept) >= NEEDS_MAX:
+            kept.clear()
+        needs = self._reader.needs_of(uses)
+        kept[uses] = found, needs
         return needs
