@@ -84,7 +84,7 @@ class Selectors:
             if answer is None:
                 if len(self._answers) >= ANSWERS_MAX:
                     self._answers.clear()
-                answer = self._answers[key] = _evaluated(compiled.program, driver, device)
+                answer = self._answers[key] = _evaluated(compiled, driver, device)
                 evaluated += 1
             answers.append(answer)
         return answers, evaluated * compiled.cost + len(answers) * LOOKUP_COST
@@ -120,9 +120,9 @@ def _seen(device: devices.Device, reads: selector_text.Reads | None) -> Hashable
     return (*map(type, values), *values, *amounts)
 
 
-def _evaluated(program: Any, driver: str, device: devices.Device) -> devices.Answer:
+def _evaluated(compiled: _Compiled, driver: str, device: devices.Device) -> devices.Answer:
     try:
-        answer = program.eval(data={"device": shown(driver, device)})
+        answer = compiled.program.eval(data={"device": _shown(driver, device, compiled.reads)})
     except ValueError as error:  # an attribute that no API server would take
         return devices.SelectorError(str(error))
     found = answer.value()
@@ -133,10 +133,22 @@ def _evaluated(program: Any, driver: str, device: devices.Device) -> devices.Ans
     return devices.SelectorError("is neither true nor false")
 
 
-def shown(driver: str, device: devices.Device) -> Mapping[str, object]:
-    """Return the variable `device` of an expression."""
-    attributes = {name: _value(value) for name, value in device.attributes.items()}
-    capacity = {name: quantity(amount) for name, amount in device.capacity.items()}
+def _shown(
+    driver: str, device: devices.Device, reads: selector_text.Reads | None
+) -> Mapping[str, object]:
+    """Return the variable `device` of an expression, as far as it is read: what isn't makes no
+    difference between devices of a kind, even if it is broken.
+    """
+    attributes = {
+        name: _value(value)
+        for name, value in device.attributes.items()
+        if reads is None or name in reads.attributes
+    }
+    capacity = {
+        name: quantity(amount)
+        for name, amount in device.capacity.items()
+        if reads is None or name in reads.capacity
+    }
     return {
         "driver": driver,
         "attributes": _by_domain(attributes),

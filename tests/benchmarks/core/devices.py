@@ -1,11 +1,15 @@
 """`python -m tests.benchmarks.core.devices`: gangs whose pods have claims for devices.
 
 Nodes have 16 GPUs each, and pods of gangs of four have a claim for one or two of them. Claims are
-written right after each cycle, as by an API server without delay. Shown are the thread CPU and the
-calls of functions, with the daemon's budget: to take the cluster in, and until all gangs run.
+written right after each cycle, as by an API server without delay. Shown is the thread CPU, with the
+daemon's budget: to take the cluster in, and until all gangs run.
 """
 
+import argparse
+import gc
 import itertools
+import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -15,6 +19,7 @@ from tests.benchmarks.core import clusters, timing
 from tests.integration import devices
 from vscheduler.core import cycle
 from vscheduler.core.model import decisions, snapshot
+from vscheduler.daemon import application
 from vscheduler.mirror import device_requests
 from vscheduler.mirror.decode import events
 
@@ -25,6 +30,7 @@ CLAIM = "gpus"
 SIZES = ((500, 100), (1000, 200), (2000, 400))
 """Nodes and gangs."""
 CYCLES_MAX = 1000
+POLICY = timing.policy_of("enqueue, allocate, backfill, reclaim")
 
 
 class Cluster(clusters.Cluster):
@@ -89,36 +95,33 @@ class Cluster(clusters.Cluster):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """What a cluster costs: thread CPU seconds, or calls of functions."""
+    """What a cluster costs: thread CPU seconds."""
 
     take_in: float
     """Of all objects, and the first snapshot."""
     first: float
     """Of the first cycle."""
     rest: float
-    """Of all further cycles, with their writes and snapshots."""
+    """Of all further cycles, with their snapshots."""
     longest: float
     """Of a cycle after the first one."""
     cycles: int
 
 
-def run(nodes: int, gangs: int, clock: Callable[[], float]) -> Cost:
+def run(nodes: int, gangs: int, clock: Callable[[], float] = time.thread_time) -> Cost:
     """Take a cluster in, and let cycles follow each other until all gangs run."""
-    configured = timing.policy_of("enqueue, allocate, backfill, reclaim")
     began = clock()
     cluster = filled(nodes, gangs)
-    taken = cluster.snapshot()
+    cluster.snapshot()
     took_in = clock() - began
     costs: list[float] = []
     bound, carried = 0, snapshot.FRESH
     while bound < gangs * GANG:
         assert len(costs) < CYCLES_MAX, f"{bound} pods bound"
         began = clock()
-        if costs:
-            taken = cluster.snapshot(carried)
-        result = cycle.run_cycle(taken, configured, timing.BUDGET)
-        assert not result.faults, result.faults
+        result = cycle.run_cycle(cluster.snapshot(carried), POLICY, timing.BUDGET)
         costs.append(clock() - began)
+        assert not result.faults, result.faults
         cluster.write(result)
         bound, carried = bound + len(result.binds), result.carried
     return Cost(
@@ -138,3 +141,40 @@ def filled(nodes: int, gangs: int) -> Cluster:
     for number in range(gangs):
         cluster.add_gang(f"gang-{number:05}")
     return cluster
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print a table in Markdown."""
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.core.devices")
+    parser.add_argument(
+        "sizes", nargs="*", type=_size, default=SIZES, help="NODESxGANGS; default 500x100 and more"
+    )
+    given = parser.parse_args(arguments)
+    gc.set_threshold(application.YOUNG_OBJECTS_MAX)
+    columns = (
+        "nodes",
+        "devices",
+        "gangs",
+        "taken in ms",
+        "first cycle ms",
+        "rest ms",
+        "longest ms",
+    )
+    sys.stdout.write(f"| {' | '.join(columns)} | cycles |\n" + "|---" * 8 + "|\n")
+    for nodes, gangs in given.sizes:
+        cost = run(nodes, gangs)
+        sizes = [f"{each:,}" for each in (nodes, nodes * DEVICES, gangs)]
+        taken = (cost.take_in, cost.first, cost.rest, cost.longest)
+        times = [f"{1000 * each:,.0f}" for each in taken]
+        sys.stdout.write(f"| {' | '.join([*sizes, *times])} | {cost.cycles} |\n")
+        sys.stdout.flush()
+    return 0
+
+
+def _size(text: str) -> tuple[int, int]:
+    nodes, gangs = text.split("x")
+    return int(nodes), int(gangs)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

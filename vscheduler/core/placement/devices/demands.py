@@ -37,11 +37,13 @@ class DeviceDemands:
         """One of the demands that the same devices satisfy."""
 
     def likeness(self, pod_class: jobs.PodClass) -> Hashable:
-        """Return the kind of these pods, as long as no devices are chosen for them; the class
-        itself if they are like no others.
+        """Return the kind of these pods, as long as their claims have no devices, and none are
+        chosen for them; the class itself for all other pods.
         """
-        chosen = any(map(self._assumed.is_assumed, self._needs_of(pod_class).open))
-        return pod_class if chosen else self._kinds.of(pod_class) or pod_class
+        needs = self._needs_of(pod_class)
+        if len(needs.open) < len(needs.claims) or any(map(self._assumed.is_assumed, needs.open)):
+            return pod_class
+        return self._kinds.of(pod_class) or pod_class
 
     def counted(
         self, pod_class: jobs.PodClass, shared: Collection[str]

@@ -34,8 +34,9 @@ class PodKinds:
         self._known: dict[jobs.PodClass, PodKind | None] = {}
 
     def of(self, pod_class: jobs.PodClass) -> PodKind | None:
-        """Return the kind of these pods; None if they share a claim, or a claim has devices or
-        can't be allocated.
+        """Return the kind of these pods; None if they share a claim, or a claim can't be allocated.
+
+        Pods of a kind whose claims have devices have them on the same nodes.
         """
         if pod_class not in self._known:
             traits = self._kept.of(pod_class, self._needs_of(pod_class))
@@ -75,12 +76,16 @@ class KnownTraits:
 def _traits(pod_class: jobs.PodClass, needs: claims.Needs) -> Hashable:
     """Return all that decisions about a pod can depend on, but for the names of its claims."""
     limits = pod_class.constraints
-    if needs.problems or needs.elsewhere or len(needs.open) < len(needs.claims):
-        return None
     uses = limits.resource_claims
-    if not all(use.owner for use in uses) or any(each.reserved_for for each in needs.claims):
+    if needs.problems or not all(use.owner for use in uses):
         return None
+    if any(each.reserved_for for each in needs.open):
+        return None
+    if any(each.extended and each.uid for each in needs.claims):
+        return None  # it fits some nodes only
+    places = [each.allocation and (each.allocation.nodes,) for each in needs.claims]
     return (
+        tuple(places),
         *(tuple(each.items()) for each in (pod_class.counted, pod_class.hints)),
         tuple(use.resources for use in uses),
         replace(limits, resource_claims=()),

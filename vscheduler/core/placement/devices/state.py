@@ -82,10 +82,10 @@ class Devices:
 
         def make() -> tables.DeviceTable:
             current = {
-                pool.id: part
-                if (part := parts.get(pool.id)) is not None and part.pool is pool
+                key: part
+                if (part := parts.get(key)) is not None and part.pool is pool
                 else tables.part_of(pool)
-                for pool in known.pools.values()
+                for key, pool in known.pools.items()
             }
             parts.clear()
             parts.update(current)

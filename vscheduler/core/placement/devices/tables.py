@@ -54,6 +54,9 @@ class Part:
     matches: dict[tuple[str, ...], Matches] = field(default_factory=dict)
     never: dict[tuple[str, ...], Matches] = field(default_factory=dict)
     """The same for `unsupported`."""
+    id: devices.PoolId = field(init=False)
+    unready: bool = field(init=False)
+    """Whether the pool is being updated or has a name twice."""
     positions: Mapping[str, int] = field(init=False)
     """By name of a device that can be allocated, its position in the pool."""
     nodes: tuple[str, ...] = field(init=False)
@@ -72,14 +75,11 @@ class Part:
             "positions": {name: at for at, name in enumerate(names)},
             "nodes": tuple(each.node for each in self.access),
             "tainted": tuple((at, taints) for at, taints in tainted if taints),
+            "id": self.pool.id,
+            "unready": not self.pool.complete or bool(self.pool.duplicate),
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)
-
-    @property
-    def is_unready(self) -> bool:
-        """Whether the pool is being updated or has a name twice."""
-        return not self.pool.complete or bool(self.pool.duplicate)
 
     def matching(
         self,
@@ -165,18 +165,18 @@ class DeviceTable:
         self._parts = tuple(parts)
         self._layout = layout
         every = itertools.chain.from_iterable
-        self.devices = list(every(part.listed for part in self._parts))
-        self.access = list(every(part.access for part in self._parts))
+        self.devices = list(every([part.listed for part in self._parts]))
+        self.access = list(every([part.access for part in self._parts]))
         sizes = [len(part.listed) for part in self._parts]
         self.size = sum(sizes)
         """The number of devices D."""
         starts = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(sizes, dtype=np.int64)))
         self._part_starts = starts[:-1]
         self._places: dict[devices.PoolId, tuple[Part | None, int]] = {
-            part.pool.id: (part, start)
+            part.id: (part, start)
             for part, start in zip(self._parts, self._part_starts.tolist(), strict=True)
         }
-        names = every(part.nodes for part in self._parts)
+        names = every([part.nodes for part in self._parts])
         self.rows: Ints = np.fromiter(
             map(layout.rows.get, names, itertools.repeat(NOWHERE)),
             dtype=np.int64,
@@ -253,7 +253,7 @@ class DeviceTable:
     def unready(self) -> nodes.Mask:
         """Nodes (N,) with devices of a pool that is being updated or has a name twice."""
         mask = np.zeros(self._layout.size, dtype=np.bool_)
-        for part in (part for part in self._parts if part.is_unready):
+        for part in [part for part in self._parts if part.unready]:
             for each in part.pool.slices:
                 for access in (each.access, *(device.access for device in each.devices)):
                     if access is not None:
@@ -279,7 +279,7 @@ class DeviceTable:
                 if part.failed
                 for at, error in part.failed.items()
             }
-            every = [np.zeros(0, dtype=np.bool_), *(part.passes for part in parts)]
+            every = [np.zeros(0, dtype=np.bool_), *[part.passes for part in parts]]
             found = self._matches[expressions] = Matches(np.concatenate(every), failed)
         return found
 
