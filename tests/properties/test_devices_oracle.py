@@ -150,7 +150,7 @@ def masks(session: working.Session, tasks: Sequence[jobs.Task]) -> dict[str, Mas
 
 def looked_at_anew(session: working.Session, tasks: Sequence[jobs.Task]) -> dict[str, Masks]:
     """The same without anything that plans keep, each task by itself."""
-    kept, found = session.placement, {}
+    kept, found = session.placement, dict[str, Masks]()
     for task in tasks:
         session.placement = placement.Placement(session)
         found |= masks(session, [task])
@@ -159,18 +159,24 @@ def looked_at_anew(session: working.Session, tasks: Sequence[jobs.Task]) -> dict
 
 
 def alike(world: device_worlds.World, chance: random.Random) -> None:
-    """Let most pods ask for the same as one of the first two."""
+    """Let most pods ask for the same devices as the first one, and some of these for more else."""
     claims = [each for each in world.devices if "ownerReferences" in each["metadata"]]
-    for each in claims[2:]:
-        if chance.random() < 0.8:
-            each["spec"] = chance.choice(claims[:2])["spec"]
+    for each in claims[1:]:
+        if chance.random() < 0.5:
+            each["spec"] = claims[0]["spec"]
+    for pod in world.pods:
+        if chance.random() < 0.3:
+            pod["spec"]["nodeSelector"] = {"zone": chance.choice(("x", "y"))}
+        if chance.random() < 0.3:
+            pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "3"
 
 
 @given(SEEDS, strategies.randoms(use_true_random=False))
 @clusters.bounded(100)
 def test_plans_follow_placements_and_rollback_is_exact(seed: int, chance: random.Random) -> None:
     """Pods are placed on any nodes that take them, one after the other, and all undone."""
-    world = device_worlds.world(device_worlds.ALL, seed, pods=(3, 6))
+    features = chance.choice((device_worlds.ALL, device_worlds.PLAIN))
+    world = device_worlds.world(features, seed, pods=(3, 6), nodes=(2, 3))
     alike(world, chance)
     session = opened(documents(world, together=False))
     tasks = sorted(pending(session), key=lambda task: task.name)
