@@ -1,14 +1,16 @@
 """Gangs with devices: what one more node, claim or change costs, in calls of functions."""
 
+from dataclasses import replace
 from functools import partial
 
 import numpy.ma  # noqa: F401 - np.unique imports it when it is first called, with 30,000 calls
 import pytest
 
-from tests.benchmarks.core import devices, timing
+from tests.benchmarks.core import cases, devices, timing
 from tests.integration import devices as driver
 from tests.unit.benchmarks import test_rich
 from vscheduler.core import cycle
+from vscheduler.core.config import policy as policies
 from vscheduler.core.model import jobs, snapshot
 from vscheduler.mirror.decode import events
 
@@ -16,6 +18,12 @@ SMALL, LARGE = 50, 400
 """Nodes."""
 PER_RUNNING_POD = 130
 """Calls for a pod that has devices, in two cycles."""
+PER_CYCLE = 10
+"""Calls for volumes and devices in a cluster that has none."""
+SWITCHES = tuple(
+    f"predicate.{name}Enable"
+    for name in ("VolumeBinding", "VolumeZone", "NodeVolumeLimits", "DynamicResourceAllocation")
+)
 PER_OTHER_POOL = 6
 """Calls for a pool of 16 devices that is as it was."""
 
@@ -97,3 +105,28 @@ def test_a_pool_that_changes_costs_next_to_nothing_for_others() -> None:
     """A look at each other pool, and none at its devices."""
     few, many = map(calls_when_a_slice_changes, (SMALL, LARGE))
     assert (many - few) / (LARGE - SMALL) < PER_OTHER_POOL
+
+
+def test_a_cluster_without_claims_pays_next_to_nothing() -> None:
+    """A few calls a cycle, however large it is, more than with volumes and devices switched off."""
+    counts: list[int] = []
+    for nodes in (10, 40):
+        taken = cases.equal(nodes, 2 * nodes).snapshot()
+        counts += [
+            test_rich.calls_of(partial(cycle.run_cycle, taken, policy))
+            for policy in (devices.POLICY, without_claims(devices.POLICY)) * 2
+        ]
+    assert counts[2] - counts[3] == counts[6] - counts[7] <= PER_CYCLE
+
+
+def without_claims(configured: policies.Policy) -> policies.Policy:
+    """The same configuration with volumes and devices switched off in plugin predicates."""
+    off = dict.fromkeys(SWITCHES, False)
+
+    def switched(setting: policies.PluginSetting) -> policies.PluginSetting:
+        if setting.plugin.name != "predicates":
+            return setting
+        return replace(setting, arguments={**setting.arguments, **off})
+
+    tiers = tuple(tuple(map(switched, tier)) for tier in configured.tiers)
+    return replace(configured, tiers=tiers)

@@ -294,7 +294,8 @@ class UsableNodes:
 
     def of_class(self, pod_class: jobs.PodClass) -> nodes.Mask:
         """Return the nodes (N,) usable for pods of this class, if large enough."""
-        pod_class = self.first_like(pod_class)
+        if pod_class.constraints.resource_claims:
+            pod_class = self.first_like(pod_class)
         mask = self._classes.get(pod_class)
         if mask is None:
             mask = self._cluster.class_nodes(pod_class, self._nodes.layout)
@@ -303,9 +304,7 @@ class UsableNodes:
         return mask
 
     def first_like(self, pod_class: jobs.PodClass) -> jobs.PodClass:
-        """Return a class of pods that can use the same nodes; perhaps the class itself."""
-        if not pod_class.constraints.resource_claims:
-            return pod_class
+        """Return a class of pods, with claims as these, that can use the same nodes."""
         return self._cluster.devices.first_like(pod_class)
 
     def _large_enough(self, pod_class: jobs.PodClass) -> nodes.Mask:
@@ -379,7 +378,9 @@ class DomainsByClass:
             if number is None:
                 number = self._same[known] = self._number(known.mask)
             return number
-        pair = (self._usable.likeness(queue), self._usable.first_like(pod_class))
+        if pod_class.constraints.resource_claims:
+            pod_class = self._usable.first_like(pod_class)
+        pair = (self._usable.likeness(queue), pod_class)
         domain = self._pairs.get(pair)
         if domain is None:
             domain = self._pairs[pair] = self._number(self._usable.of(queue, pod_class))
