@@ -127,7 +127,7 @@ def arguments() -> argparse.ArgumentParser:
         description="Schedulers side by side on the sandbox; docs/benchmarks.md explains it.",
     )
     add = parser.add_argument
-    add("shapes", nargs="*", type=shapes.Shape.read, help="NODESxGANGSxSIZE[@RATE]; default all")
+    add("shapes", nargs="*", type=shapes.Shape.read, help="NODESxGANGSxSIZE[@RATE|+DEVICES]")
     add("--runs", type=int, default=RUNS, help=f"of each competitor; default {RUNS}")
     add("--only", action="append", help="part of a competitor's name; repeatable")
     add("--peer", help="a command that takes --kubeconfig: another scheduler")
@@ -170,7 +170,7 @@ def plan(
     competing: Sequence[competitors.Competitor], shape: shapes.Shape, runs: int
 ) -> Iterator[competitors.Competitor]:
     """In each round everybody once, and each time somebody else first."""
-    able = [each for each in competing if each.schedules or not shape.rate]
+    able = [each for each in competing if each.schedules or not (shape.rate or shape.devices)]
     for turn in range(runs):
         first = turn % len(able) if able else 0
         yield from (*able[first:], *able[:first])

@@ -23,6 +23,7 @@ GREETING = "greeting"
 GREETING_SECONDS = 120.0
 LIMIT_SECONDS = 120.0
 SLOWEST = 25
+SLOWEST_WITH_DEVICES = 8
 """Pods a second: whoever is slower is given up."""
 PARTS = (0.5, 0.9, 0.99)
 
@@ -91,10 +92,14 @@ def run(competitor: competitors.Competitor, shape: shapes.Shape, conditions: Con
     """Start a control plane, make the load, and watch. Raises running.FailedError."""
     with control_plane.start(crds=conditions.crds) as plane, ExitStack() as stack:
         loader = loading.Loader(plane, competitor.customer)
-        loader.add_nodes(shape.nodes)
+        nodes = loader.add_nodes(shape.nodes)
+        if shape.devices:
+            loader.add_devices(nodes, shape.devices)
+            loader.add_gangs(shape)
+            loader.wait_for_claims()
         if not conditions.kubelets:
             stack.enter_context(processes.paused(running.bystander_ids(plane)))
-        if not shape.rate:
+        if not (shape.rate or shape.devices):
             loader.add_gangs(shape)
         observer = observing.Observer(plane.api)
         stack.callback(observer.stop)
@@ -105,8 +110,7 @@ def run(competitor: competitors.Competitor, shape: shapes.Shape, conditions: Con
             _greet(competitor, loader, observer, scheduler)
             loader.add_gangs(shape)
         names = [name for name in loader.created if name != f"{GREETING}-0"]
-        seconds = LIMIT_SECONDS + shape.pods / SLOWEST
-        scheduler.wait(lambda: len(observer.bound) >= len(loader.created), seconds)
+        _wait_for_binds(scheduler, observer, len(loader.created), shape)
         cpu_bound = scheduler.cpu_seconds()
         settled = scheduler.settle()
         found = figures.since(running.asked(plane), before)
@@ -132,6 +136,17 @@ def run(competitor: competitors.Competitor, shape: shapes.Shape, conditions: Con
             refused=figures.refused(found),
             cycles=cycles(scheduler.metrics()),
         )
+
+
+def _wait_for_binds(
+    scheduler: running.Running, observer: observing.Observer, pods: int, shape: shapes.Shape
+) -> None:
+    """Wait until all pods are bound. Raises running.FailedError, with how many were."""
+    seconds = LIMIT_SECONDS + shape.pods / (SLOWEST_WITH_DEVICES if shape.devices else SLOWEST)
+    try:
+        scheduler.wait(lambda: len(observer.bound) >= pods, seconds)
+    except running.FailedError as error:
+        raise running.FailedError(f"{len(observer.bound)} of {pods} pods bound, {error}") from error
 
 
 def _greet(

@@ -6,7 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tests.benchmarks import shapes
-from vscheduler.sandbox import client, control_plane
+from tests.integration import devices
+from vscheduler.mirror import paths
+from vscheduler.sandbox import client, control_plane, errors
 
 NAMESPACE = "default"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
@@ -14,6 +16,12 @@ GROUPS = f"/apis/scheduling.volcano.sh/v1beta1/namespaces/{NAMESPACE}/podgroups"
 QUEUES = "/apis/scheduling.volcano.sh/v1beta1/queues"
 GROUP_ANNOTATION = "scheduling.k8s.io/group-name"
 REQUESTS: Mapping[str, str] = {"cpu": "1", "memory": "1Gi"}
+SMALL, LARGE = "40Gi", "80Gi"
+"""What GPUs have: small ones on the first half of the nodes, large ones on the others."""
+TEMPLATES: Mapping[str, tuple[int, str]] = {"one-gpu": (1, SMALL), "two-gpus": (2, LARGE)}
+"""How many GPUs, and how much memory each must have at least; pods have these claims in turn."""
+CLAIMS_POLL_SECONDS = 0.5
+CLAIMS_SECONDS = 300.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,12 +49,48 @@ class Loader:
             self.add_queue("default")
         return self._plane.create_nodes(count=count)
 
+    def add_devices(self, names: Sequence[str], each: int) -> None:
+        """A class, a pool of equal GPUs on each of these nodes, and templates of claims for them.
+
+        Each claim of a template selects by CEL, beside the class.
+        """
+        half = len(names) // 2
+        devices.publish(self._plane.api, names[:half], each, SMALL)
+        devices.publish_slices(self._plane.api, names[half:], each, LARGE)
+        for name, (count, memory) in TEMPLATES.items():
+            devices.a_template(self._plane.api, name, devices.asked(count, memory))
+
     def add_gangs(self, shape: shapes.Shape) -> None:
         """All PodGroups, then all pods, at the shape's rate where it has one."""
         names = [f"gang-{number}" for number in range(shape.gangs)]
         self.add_groups(names, shape.size)
-        pods = [pod(self._customer, name, number) for name in names for number in range(shape.size)]
+        templates = [*TEMPLATES] if shape.devices else [""]
+        pods = [
+            pod(self._customer, name, number, template=templates[number % len(templates)])
+            for name in names
+            for number in range(shape.size)
+        ]
         self.add_pods(paced(pods, shape.rate) if shape.rate else pods)
+
+    def wait_for_claims(self) -> None:
+        """Until the controller manager has made the claims of all pods, and told the pods.
+
+        Raises errors.TimedOut.
+        """
+        deadline = time.monotonic() + CLAIMS_SECONDS
+        while self._without_claim():
+            if time.monotonic() > deadline:
+                raise errors.TimedOut(f"pods have no claims after {CLAIMS_SECONDS:.0f} s")
+            time.sleep(CLAIMS_POLL_SECONDS)
+
+    def _without_claim(self) -> bool:
+        """Whether a pod doesn't know its claim. Pods are only read once there are enough claims."""
+        first = self._plane.api.get(f"{paths.RESOURCE_CLAIMS.within(NAMESPACE)}?limit=1")
+        rest = first["metadata"].get("remainingItemCount", 0)
+        if len(first["items"] or ()) + rest < len(self.created):
+            return True
+        pods = self._plane.api.list(PODS)
+        return any("resourceClaimStatuses" not in each["status"] for each in pods)
 
     def add_queue(self, name: str) -> None:
         """A queue of weight 1."""
@@ -88,15 +132,22 @@ def pod(
     *,
     requests: Mapping[str, str] = REQUESTS,
     node: str = "",
+    template: str = "",
 ) -> client.Object:
-    """One pod of a gang; with a node it is bound from the start."""
+    """One pod of a gang; with a node it is bound from the start. A template is that of its claim
+    for devices.
+    """
     metadata: client.Object = {"name": f"{gang}-{number}"}
     if customer.grouped:
         metadata["annotations"] = {GROUP_ANNOTATION: gang}
-    container = {"name": "main", "image": "none", "resources": {"requests": dict(requests)}}
+    resources: client.Object = {"requests": dict(requests)}
+    container = {"name": "main", "image": "none", "resources": resources}
     spec: client.Object = {"schedulerName": customer.scheduler, "containers": [container]}
     if node:
         spec["nodeName"] = node
+    if template:
+        resources["claims"] = [{"name": "gpus"}]
+        spec["resourceClaims"] = [{"name": "gpus", "resourceClaimTemplateName": template}]
     return {"metadata": metadata, "spec": spec}
 
 

@@ -4,13 +4,16 @@ import re
 from dataclasses import dataclass
 from typing import Self
 
-FORM = re.compile(r"(\d+)x(\d+)x(\d+)(?:@(\d+))?")
+FORM = re.compile(r"(\d+)x(\d+)x(\d+)(?:@(\d+)|\+(\d+))?")
 
 START_SECONDS = 12.0
 """Of a control plane, and of giving it back."""
 NODES_PER_SECOND = 350.0
 CREATED_PER_SECOND = 600.0
+CLAIMS_PER_SECOND = 150.0
+"""Made from templates by the controller manager."""
 BOUND_PER_SECOND = 400.0
+BOUND_WITH_DEVICES_PER_SECOND = 50.0
 SETTLE_SECONDS = 8.0
 
 
@@ -24,16 +27,18 @@ class Shape:
     """Pods per gang."""
     rate: int = 0
     """Pods created per second while the scheduler runs; 0: all are there before it starts."""
+    devices: int = 0
+    """GPUs of each node. If there are any, each pod has a claim for one or two of them."""
 
     @classmethod
     def read(cls, text: str) -> Self:
-        """Of `500x100x20`, or `100x1000x1@100`. Raises ValueError."""
+        """Of `500x100x20`, `100x1000x1@100` or `500x100x4+16`. Raises ValueError."""
         found = FORM.fullmatch(text)
         numbers = [int(number or 0) for number in found.groups()] if found else []
         if not numbers or not all(numbers[:3]):
-            raise ValueError(f"{text}: a shape is NODESxGANGSxSIZE, or NODESxGANGSxSIZE@RATE")
-        nodes, gangs, size, rate = numbers
-        return cls(nodes=nodes, gangs=gangs, size=size, rate=rate)
+            raise ValueError(f"{text}: a shape is NODESxGANGSxSIZE, and perhaps @RATE or +DEVICES")
+        nodes, gangs, size, rate, devices = numbers
+        return cls(nodes=nodes, gangs=gangs, size=size, rate=rate, devices=devices)
 
     @property
     def pods(self) -> int:
@@ -45,10 +50,17 @@ class Shape:
         """About how long one run takes, the control plane's start included."""
         created = self.pods / (self.rate or CREATED_PER_SECOND)
         made = self.nodes / NODES_PER_SECOND + created
-        return START_SECONDS + made + self.pods / BOUND_PER_SECOND + SETTLE_SECONDS
+        if self.devices:
+            made += self.nodes / NODES_PER_SECOND + self.pods / CLAIMS_PER_SECOND
+            bound = self.pods / BOUND_WITH_DEVICES_PER_SECOND
+        else:
+            bound = self.pods / BOUND_PER_SECOND
+        return START_SECONDS + made + bound + SETTLE_SECONDS
 
     def __str__(self) -> str:
         text = f"{self.nodes}x{self.gangs}x{self.size}"
+        if self.devices:
+            return f"{text}+{self.devices}"
         return f"{text}@{self.rate}" if self.rate else text
 
 
@@ -68,6 +80,8 @@ ALL = tuple(
             "100x1x1000",
             "500x1000x1",
             "1000x1000x3",
+            "500x100x4+16",
+            "5000x1000x4+16",
         ),
     )
 )

@@ -28,9 +28,13 @@ def publish(api: client.Client, nodes: Sequence[str], each: int, memory: str = "
     spec = {"selectors": [selector], "extendedResourceName": EXTENDED}
     body = {"metadata": {"name": CLASS}, "spec": spec}
     api.create(paths.DEVICE_CLASSES.everywhere, body)
-    api.create_all(
-        paths.RESOURCE_SLICES.everywhere, [a_slice(node, each, memory) for node in nodes]
-    )
+    publish_slices(api, nodes, each, memory)
+
+
+def publish_slices(api: client.Client, nodes: Sequence[str], each: int, memory: str) -> None:
+    """So many devices on each node, of a class that is there."""
+    slices = [a_slice(node, each, memory) for node in nodes]
+    api.create_all(paths.RESOURCE_SLICES.everywhere, slices)
 
 
 def a_slice(node: str, count: int, memory: str) -> dict[str, Any]:

@@ -8,13 +8,16 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies
 
-from tests import device_worlds, pictures, running
+from tests import device_worlds, pictures, running, volume_labs
 from tests.oracle import manifests
 from tests.properties import clusters, devices_by_hand
 from vscheduler.core import cycle
 from vscheduler.core.model import decisions, jobs
 from vscheduler.core.placement import placement
+from vscheduler.core.placement.devices import state as devices_state
 from vscheduler.core.session import session as working
+from vscheduler.mirror import device_requests, state
+from vscheduler.mirror.decode import events
 
 POLICY = running.policy_of(
     {"actions": "allocate, backfill", "tiers": running.tiers(running.STANDARD)}
@@ -146,18 +149,35 @@ def masks(session: working.Session, tasks: Sequence[jobs.Task]) -> dict[str, Mas
 
 
 def looked_at_anew(session: working.Session, tasks: Sequence[jobs.Task]) -> dict[str, Masks]:
-    """The same without anything that plans keep."""
-    kept, session.placement = session.placement, placement.Placement(session)
-    found = masks(session, tasks)
+    """The same without anything that plans keep, each task by itself."""
+    kept, found = session.placement, dict[str, Masks]()
+    for task in tasks:
+        session.placement = placement.Placement(session)
+        found |= masks(session, [task])
     session.placement = kept
     return found
+
+
+def alike(world: device_worlds.World, chance: random.Random) -> None:
+    """Let most pods ask for the same devices as the first one, and some of these for more else."""
+    claims = [each for each in world.devices if "ownerReferences" in each["metadata"]]
+    for each in claims[1:]:
+        if chance.random() < 0.5:
+            each["spec"] = claims[0]["spec"]
+    for pod in world.pods:
+        if chance.random() < 0.3:
+            pod["spec"]["nodeSelector"] = {"zone": chance.choice(("x", "y"))}
+        if chance.random() < 0.3:
+            pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "3"
 
 
 @given(SEEDS, strategies.randoms(use_true_random=False))
 @clusters.bounded(100)
 def test_plans_follow_placements_and_rollback_is_exact(seed: int, chance: random.Random) -> None:
     """Pods are placed on any nodes that take them, one after the other, and all undone."""
-    world = device_worlds.world(device_worlds.ALL, seed, pods=(3, 6))
+    features = chance.choice((device_worlds.ALL, device_worlds.PLAIN))
+    world = device_worlds.world(features, seed, pods=(3, 6), nodes=(2, 3))
+    alike(world, chance)
     session = opened(documents(world, together=False))
     tasks = sorted(pending(session), key=lambda task: task.name)
     before = masks(session, tasks)
@@ -212,3 +232,49 @@ def test_whatever_was_tried_before_no_device_is_given_away_in_use(
                     assert claim.allocation is None or not used.intersection(
                         tuple(each.id) for each in claim.allocation.devices if not each.admin_access
                     )
+
+
+def allocated_in_part(listed: Sequence[Document], chance: random.Random) -> list[Document]:
+    """The same objects after a cycle of whose writes some were made."""
+    found = copy.deepcopy(list(listed))
+    mirror = state.Mirror(state.Options(scheduler_names=(pictures.SCHEDULER,)))
+    for document in found:
+        kind = events.kind_of(document)
+        assert kind is not None
+        mirror.apply(events.convert(kind, document))
+    result = cycle.run_cycle(mirror.snapshot(pictures.NOW.timestamp()), POLICY)
+    claims = {each["metadata"]["name"]: each for each in found if each["kind"] == "ResourceClaim"}
+    for change in (each for job in result.allocations for each in job.claims):
+        target = mirror.allocations.target(change)
+        assert target is not None
+        if chance.random() < 0.7:
+            volume_labs.merged(claims[change.name], device_requests.status_patch(target, change))
+    return found
+
+
+@given(SEEDS, strategies.randoms(use_true_random=False))
+@clusters.bounded(100)
+def test_pods_with_devices_look_at_their_nodes_alone(seed: int, chance: random.Random) -> None:
+    """As if they had looked at all of them, also while other pods are placed."""
+    world = device_worlds.world(device_worlds.ALL, seed, pods=(2, 5))
+    alike(world, chance)
+    listed = allocated_in_part(documents(world, together=chance.random() < 0.5), chance)
+    decided = []
+    for few in (0, 10**9):  # always, and never
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(devices_state, "FEW", few)
+            session, order = opened(listed), random.Random(seed)
+            tasks = sorted(pending(session), key=lambda task: task.name)
+            found = [masks(session, tasks)]
+            with session.statement() as trial:
+                for number, task in enumerate(tasks):
+                    now, _ = masks(session, [task])[task.name]
+                    if now:
+                        trial.allocate(task, order.choice(now))
+                        found.append(masks(session, tasks[number + 1 :]))
+            result = decide(listed)
+            binds = {each.task.name: each.node for each in result.binds}
+            waits = {each.task.name: each.node for each in result.pipelined}
+            claims = [each.claims for each in result.allocations]
+            decided.append((found, binds, waits, claims))
+    assert decided[0] == decided[1]

@@ -90,7 +90,10 @@ def draw_devices(seed: str) -> actors.Devices:
     """The knobs of a seed in a world with devices. Chance of their own, likewise."""
     chance = random.Random(f"{seed}/devices")
     return actors.Devices(
-        part=chance.choice((0.3, 0.6)),
+        part=chance.choice((0.6, 0.9)),
         each=chance.choice((2, 4, 8)),
         change_seconds=chance.choice((30.0, 300.0)),
+        tainted=chance.choice((0.0, 0.1, 0.3)),
+        split=chance.choice((0.0, 0.3)),
+        slow_seconds=chance.choice((1.0, 30.0)),
     )

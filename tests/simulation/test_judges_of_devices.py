@@ -40,7 +40,7 @@ def waiting(*claims: Object) -> History:
     history = started(1, 0)
     spec = {
         "driver": devices.DRIVER,
-        "pool": {"name": "n1", "generation": 1},
+        "pool": {"name": "n1", "generation": 1, "resourceSliceCount": 1},
         "devices": [{"name": "gpu-0"}, {"name": "gpu-1"}],
     }
     history.put(devices.SLICES, {"metadata": meta("slice"), "spec": spec})
@@ -91,6 +91,42 @@ def test_the_daemon_allocates_free_devices_for_somebody(written: Object) -> None
     history = waiting(claim(), claim("c1", "gpu-1", users=("p1",)))
     history.put(devices.CLAIMS, written, "a")
     assert ONCE in history.broken()
+
+
+TAINTED = [{"name": "gpu-0", "taints": [{"key": "sick", "effect": "NoSchedule"}]}]
+TOLERANT = [{"key": "sick", "operator": "Exists"}]
+
+
+@pytest.mark.parametrize(
+    ("tolerations", "count", "more", "right"),
+    [
+        (TOLERANT, 1, {}, True),
+        ([], 1, {}, False),
+        (TOLERANT, 2, {}, False),
+        (TOLERANT, 1, {"generation": 0}, True),
+        (TOLERANT, 1, {"generation": 2}, False),
+    ],
+)
+def test_devices_are_those_of_complete_pools_without_taints(
+    tolerations: list[Object], count: int, more: Object, *, right: bool
+) -> None:
+    """In their newest generation; a claim may tolerate taints."""
+    asks = claim()
+    asks["spec"]["devices"]["requests"][0]["exactly"]["tolerations"] = tolerations
+    history = waiting(asks)
+    pool = {"name": "n1", "generation": 1, "resourceSliceCount": count}
+    spec = {"driver": devices.DRIVER, "pool": pool, "devices": TAINTED}
+    history.put(devices.SLICES, {"metadata": meta("slice"), "spec": spec})
+    if more:
+        other = {**spec, "pool": {**pool, **more}, "devices": [{"name": "gpu-1"}]}
+        history.put(devices.SLICES, {"metadata": meta("other"), "spec": other})
+    history.later(60)
+    history.leads("a")
+    given = claim("c0", "gpu-0")
+    given["spec"] = asks["spec"]
+    history.put(devices.CLAIMS, given, "a")
+    history.bind("p0", "n1")
+    assert (ONCE in history.broken()) != right
 
 
 def test_a_running_pod_keeps_its_devices() -> None:

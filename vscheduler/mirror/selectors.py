@@ -5,13 +5,14 @@ expression, so a cluster without claims for devices never loads it.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
 from vscheduler.core.model import devices
+from vscheduler.mirror import selector_text
 from vscheduler.mirror.decode import quantities
 
 QUANTITY = "\ue000quantity:"
@@ -33,19 +34,18 @@ LOOPS_MAX = 16
 ELEMENTS = 32
 """How many attributes a device can have, over which an expression may loop."""
 
-COST = 8
-"""About how many microseconds an expression without loops takes."""
+COST = 40
+"""About how many microseconds an expression without loops takes, for a device of a new kind."""
+
+LOOKUP_COST = 1
+"""The same for a device like one that it was evaluated for."""
 
 KNOWN_MAX = 4096
 """How many compiled expressions are kept."""
 
-LOOPS = ("all", "exists", "exists_one", "existsOne", "filter", "map")
+ANSWERS_MAX = 32_768
+"""How many answers are kept, of all expressions together. When full, all are dropped."""
 
-_TOKEN = re.compile(
-    r"""[rRbB]{0,2}(?:\"{3}.*?\"{3}|'{3}.*?'{3}|\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*')"""
-    r"""|//[^\n]*|[A-Za-z_]\w*|\d[\w.]*|\s+|.""",
-    re.DOTALL,
-)
 _SEMVER = re.compile(
     r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(?:-([0-9A-Za-z.-]+))?(?:\+[0-9A-Za-z.-]+)?",
     re.ASCII,
@@ -56,28 +56,38 @@ _SEMVER = re.compile(
 class _Compiled:
     program: Any
     cost: int
+    reads: selector_text.Reads | None
 
 
 class Selectors:
-    """Compiles and evaluates expressions; see devices.Selectors."""
+    """Compiles and evaluates expressions; see devices.Selectors.
+
+    An expression is evaluated once for all devices between which it can't tell a difference.
+    """
 
     def __init__(self) -> None:
         self._known: dict[str, _Compiled | devices.SelectorError] = {}
-        self._last: tuple[devices.Device, Mapping[str, object]] | None = None
-        """The device of the last question as expressions see it: several are about the same."""
+        self._answers: dict[tuple[str, str, Hashable], devices.Answer] = {}
+        """By expression, driver and what the expression reads of a device."""
 
-    def matches(self, expression: str, driver: str, device: devices.Device) -> bool:
-        """Whether the expression is true of the device. Raises SelectorError."""
-        program = self._compiled(expression).program
-        if self._last is None or self._last[0] is not device:
-            self._last = device, {"device": shown(driver, device)}
-        answer = program.eval(data=self._last[1])
-        found = answer.value()
-        if found is True or found is False:
-            return bool(found)
-        if answer.type().name() == "ERROR":
-            raise devices.SelectorError(_plain(str(found)))
-        raise devices.SelectorError("is neither true nor false")
+    def answers(
+        self, expression: str, driver: str, found: Sequence[devices.Device]
+    ) -> tuple[list[devices.Answer], int]:
+        """Return what the expression says of each device, and about how many microseconds that
+        took.
+        """
+        compiled = self._compiled(expression)
+        answers, evaluated = [], 0
+        for device in found:
+            key = expression, driver, _seen(device, compiled.reads)
+            answer = self._answers.get(key)
+            if answer is None:
+                if len(self._answers) >= ANSWERS_MAX:
+                    self._answers.clear()
+                answer = self._answers[key] = _evaluated(compiled, driver, device)
+                evaluated += 1
+            answers.append(answer)
+        return answers, evaluated * compiled.cost + len(answers) * LOOKUP_COST
 
     def cost(self, expression: str) -> int:
         """Return about how many microseconds an evaluation takes. Raises SelectorError for an
@@ -100,10 +110,45 @@ class Selectors:
         return found
 
 
-def shown(driver: str, device: devices.Device) -> Mapping[str, object]:
-    """Return the variable `device` of an expression."""
-    attributes = {name: _value(value) for name, value in device.attributes.items()}
-    capacity = {name: quantity(amount) for name, amount in device.capacity.items()}
+def _seen(device: devices.Device, reads: selector_text.Reads | None) -> Hashable:
+    """Return what an expression sees of a device; True and 1 are different."""
+    if reads is None:
+        every = ((name, type(value), value) for name, value in device.attributes.items())
+        return frozenset(every), frozenset(device.capacity.items())
+    values = [device.attributes.get(name) for name in reads.attributes]
+    amounts = [device.capacity.get(name) for name in reads.capacity]
+    return (*map(type, values), *values, *amounts)
+
+
+def _evaluated(compiled: _Compiled, driver: str, device: devices.Device) -> devices.Answer:
+    try:
+        answer = compiled.program.eval(data={"device": _shown(driver, device, compiled.reads)})
+    except ValueError as error:  # an attribute that no API server would take
+        return devices.SelectorError(str(error))
+    found = answer.value()
+    if found is True or found is False:
+        return bool(found)
+    if answer.type().name() == "ERROR":
+        return devices.SelectorError(_plain(str(found)))
+    return devices.SelectorError("is neither true nor false")
+
+
+def _shown(
+    driver: str, device: devices.Device, reads: selector_text.Reads | None
+) -> Mapping[str, object]:
+    """Return the variable `device` of an expression, as far as it is read: what isn't makes no
+    difference between devices of a kind, even if it is broken.
+    """
+    attributes = {
+        name: _value(value)
+        for name, value in device.attributes.items()
+        if reads is None or name in reads.attributes
+    }
+    capacity = {
+        name: quantity(amount)
+        for name, amount in device.capacity.items()
+        if reads is None or name in reads.capacity
+    }
     return {
         "driver": driver,
         "attributes": _by_domain(attributes),
@@ -127,7 +172,7 @@ def _value(value: devices.AttributeValue) -> object:
 def _compile(expression: str) -> _Compiled:
     if len(expression) > LENGTH_MAX:
         raise devices.SelectorError(f"has more than {LENGTH_MAX} characters")
-    text, loops, depth = _read(expression)
+    text, loops, depth = selector_text.read(expression)
     if depth > NESTED_MAX or loops > LOOPS_MAX:
         raise devices.SelectorError(
             f"has {loops} loops, {depth} in each other; at most {LOOPS_MAX} and {NESTED_MAX} are"
@@ -140,54 +185,8 @@ def _compile(expression: str) -> _Compiled:
     kind = program.return_type().name()
     if kind not in ("BOOL", "DYN"):
         raise devices.SelectorError(f"must be true or false, but is of type {kind.lower()}")
-    return _Compiled(program, COST + loops * ELEMENTS**depth)
-
-
-def _read(expression: str) -> tuple[str, int, int]:
-    """Return the expression with a default for domains that a device hasn't, the number of its
-    loops, and how deeply they are nested.
-
-    In Kubernetes, `device.attributes["missing.example.com"]` is an empty map.
-    """
-    tokens = [each for each in _TOKEN.findall(expression) if not each.startswith("//")]
-    written: list[str] = []
-    open_: list[bool] = []
-    loops = depth = 0
-    for at, token in enumerate(tokens):
-        if token == "(":  # noqa: S105 - a parenthesis
-            is_loop = bool(written) and written[-1] in LOOPS and written[-2:-1] == ["."]
-            open_.append(is_loop)
-            loops += is_loop
-            depth = max(depth, sum(open_))
-        elif token == ")" and open_:  # noqa: S105 - a parenthesis
-            open_.pop()
-        following = tokens[at + 1 : at + 4]
-        if written[-2:] == [".", "attributes"] or written[-2:] == [".", "capacity"]:
-            written.extend(_index(token, following))
-        else:
-            written.append(token)
-    return _joined(written), loops, depth
-
-
-def _index(token: str, following: list[str]) -> Iterator[str]:
-    """Iterate over the text of an opening bracket before a literal, and of any other token."""
-    is_literal = len(following) > 1 and following[0][-1:] in "\"'" and following[1] == "]"
-    yield "[?" if token == "[" and is_literal else token  # noqa: S105 - a bracket
-
-
-def _joined(written: list[str]) -> str:
-    """Return the tokens as text; an index that may be missing gets an empty map."""
-    text: list[str] = []
-    closing = 0
-    for token in written:
-        text.append(token)
-        if token == "[?":  # noqa: S105 - a bracket
-            closing = 2
-        elif closing:
-            closing -= 1
-            if not closing:
-                text.append(".orValue(dyn({}))")
-    return "".join(text)
+    cost = COST + loops * ELEMENTS**depth
+    return _Compiled(program, cost, selector_text.reads(expression))
 
 
 @lru_cache(maxsize=1)

@@ -42,6 +42,8 @@ class Gang:
     """Of its pods."""
     constraints: Mapping[str, Any] = field(default_factory=dict)
     """More of the spec of its pods: affinity, nodeSelector, topologySpreadConstraints."""
+    claim: str = ""
+    """Each pod has a claim for devices of its own: `POD-CLAIM`, made from a template."""
 
 
 class Cluster:
@@ -117,7 +119,12 @@ class Cluster:
         }
         if node:
             spec["nodeName"] = node
-        status = {"phase": phase or ("Running" if node else "Pending")}
+        status: Document = {"phase": phase or ("Running" if node else "Pending")}
+        if gang.claim:
+            use = {"name": gang.claim, "resourceClaimTemplateName": gang.claim}
+            spec["resourceClaims"] = [use]
+            made = f"{metadata['name']}-{gang.claim}"
+            status["resourceClaimStatuses"] = [{"name": gang.claim, "resourceClaimName": made}]
         self._show(events.Kind.POD, {"metadata": metadata, "spec": spec, "status": status})
 
     def bind(self, result: decisions.CycleResult) -> None:

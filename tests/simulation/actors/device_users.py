@@ -10,7 +10,7 @@ from tests.simulation.actors import base, objects, storage
 from tests.simulation.actors.base import Clock, Object
 from tests.simulation.actors.editors import Editor
 from tests.simulation.actors.informers import Store, path, path_of
-from tests.simulation.actors.launchers import GANG_SIZES, Launcher, Tenancy
+from tests.simulation.actors.launchers import Launcher, Tenancy
 from tests.simulation.api_server.client import Client
 from tests.simulation.judges import devices
 from tests.simulation.judges import objects as reading
@@ -19,12 +19,28 @@ API = "resource.k8s.io/v1"
 TEMPLATES = "resourceclaimtemplates"
 FINALIZER = "resource.kubernetes.io/delete-protection"
 MEMORY = ("40Gi", "80Gi")
-SHARED = 0.2
-"""The part of the gangs whose pods share one claim."""
+SIZES = (1, 1, 2, 2, 2, 3, 4, 6)
+"""Pods of a gang."""
 
+SHARED = 0.3
+"""The part of the gangs whose pods share one claim."""
 
 BY_NAME = 0.3
 """The part of the gangs whose pods ask by the resource that stands for the class."""
+
+TWICE = 0.2
+"""The part of the gangs whose pods have two claims of the template each."""
+
+TOLERANT = 0.3
+"""The part of the gangs that take devices with a taint, too."""
+
+QUICKER = 4
+"""Pods with devices run for a so much shorter time: nodes have few devices."""
+
+TIRED = 0.02
+"""How likely somebody gives up a gang whose pods have no nodes, each time that he looks at it."""
+
+TAINT = {"key": f"{devices.DRIVER}/sick", "value": "yes", "effect": "NoSchedule"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +53,12 @@ class Devices:
     """How many devices a node has at most."""
     change_seconds: float = 300.0
     """How often a driver publishes other devices, and somebody deletes a claim."""
+    tainted: float = 0.0
+    """The part of the devices that have a taint."""
+    split: float = 0.0
+    """How likely a pool has two slices."""
+    slow_seconds: float = 0.0
+    """How long a driver takes at most from one slice of a pool to the next."""
 
 
 def device_class() -> Object:
@@ -46,7 +68,7 @@ def device_class() -> Object:
     return {**body, "spec": {"selectors": [selector], "extendedResourceName": devices.EXTENDED}}
 
 
-def claim_spec(count: int, memory: str = "") -> Object:
+def claim_spec(count: int, memory: str = "", *, tolerant: bool = False) -> Object:
     """A claim of so many devices, each with so much memory."""
     exactly: Object = {
         "deviceClassName": devices.CLASS,
@@ -56,6 +78,8 @@ def claim_spec(count: int, memory: str = "") -> Object:
     if memory:
         text = f'device.capacity["{devices.DRIVER}"].memory.compareTo(quantity("{memory}")) >= 0'
         exactly["selectors"] = [{"cel": {"expression": text}}]
+    if tolerant:
+        exactly["tolerations"] = [{"key": TAINT["key"], "operator": "Exists"}]
     return {"devices": {"requests": [{"name": "gpus", "exactly": exactly}]}}
 
 
@@ -65,7 +89,10 @@ def asking_by_name(template: objects.Template, count: int) -> objects.Template:
 
 
 class Driver(storage.StorageController):
-    """Publishes the devices of each node, which are a pool of their own; some change later."""
+    """Publishes the devices of each node, which are a pool of their own; some change later.
+
+    A pool of two slices is incomplete for as long as the driver takes for the second one.
+    """
 
     restless = False
 
@@ -81,36 +108,58 @@ class Driver(storage.StorageController):
         super().__init__(client, clock, chance, store=store)
         self._wanted = wanted
         self._generations: dict[str, int] = {}
+        self._unwritten: dict[str, list[Object]] = {}
+        """By node, slices that are to be published yet."""
         self.follow("nodes")
 
     def reconcile(self, plural: str, found: Object) -> None:
         """Publish the devices of a new node."""
         assert plural == "nodes"
         node = found["metadata"]["name"]
-        if self.store.get(devices.SLICES, ("", f"{node}-gpus")) is None:
+        if self._unwritten.get(node):
+            self._write(node)
+        elif self.store.get(devices.SLICES, ("", f"{node}-gpus")) is None:
             self.publish(node)
 
     def publish(self, node: str) -> None:
         """Publish some devices, in a new generation of the pool."""
         generation = self._generations[node] = self._generations.get(node, 0) + 1
-        listed = [
-            {"name": f"gpu-{number}", "capacity": {"memory": {"value": self.chance.choice(MEMORY)}}}
-            for number in range(self.chance.randint(0, self._wanted.each))
+        count = self.chance.randint(1, self._wanted.each)
+        listed = [self._device(number) for number in range(count)]
+        split = self.chance.random() < self._wanted.split
+        parts = [listed[::2], listed[1::2]] if split else [listed]
+        pool = {"name": node, "generation": generation, "resourceSliceCount": len(parts)}
+        spec = {"driver": devices.DRIVER, "nodeName": node, "pool": pool}
+        self._unwritten[node] = [
+            {
+                "apiVersion": API,
+                "kind": "ResourceSlice",
+                "metadata": {"name": f"{node}-gpus" + "-more" * number},
+                "spec": {**spec, "devices": part},
+            }
+            for number, part in enumerate(parts)
         ]
-        spec = {
-            "driver": devices.DRIVER,
-            "nodeName": node,
-            "pool": {"name": node, "generation": generation, "resourceSliceCount": 1},
-            "devices": listed,
-        }
-        name = f"{node}-gpus"
-        body: Object = {"apiVersion": API, "kind": "ResourceSlice", "metadata": {"name": name}}
-        body["spec"] = spec
+        self._write(node)
+
+    def _device(self, number: int) -> Object:
+        memory = {"value": self.chance.choice(MEMORY)}
+        device: Object = {"name": f"gpu-{number}", "capacity": {"memory": memory}}
+        if self.chance.random() < self._wanted.tainted:
+            device["taints"] = [TAINT]
+        return device
+
+    def _write(self, node: str) -> None:
+        """Publish the next slice, and see to the others after a while."""
+        body = self._unwritten[node].pop(0)
+        name = body["metadata"]["name"]
         if self.store.get(devices.SLICES, ("", name)) is None:
             self.insist(lambda: self.client.create(path(devices.SLICES), body))
         else:
             where = path(devices.SLICES, "", name)
-            self.insist(lambda: self.client.patch(where, {"spec": spec}, kind="merge"))
+            self.insist(lambda: self.client.patch(where, {"spec": body["spec"]}, kind="merge"))
+        if self._unwritten[node]:
+            pause = self.chance.uniform(0, self._wanted.slow_seconds)
+            self.mark("nodes", ("", node), pause)
 
 
 class ClaimController(storage.StorageController):
@@ -220,16 +269,22 @@ class DeviceGangs(Launcher):
 
     def launch(self, namespace: str, name: str) -> bool:
         """Create the template or the pods first."""
-        size = self.chance.choice(GANG_SIZES)
+        size = self.chance.choice(SIZES)
         memory = self.chance.choice(("", "", *MEMORY))
         template = self.job_template(**{objects.GROUP: name})
+        seconds = 5 + self.chance.expovariate(QUICKER / self.around.job_seconds)
+        made_shorter = {**template.annotations, objects.SECONDS: f"{seconds:.0f}"}
+        template = replace(template, annotations=made_shorter)
         uses: list[Mapping[str, Any]] = [{"name": "own", "resourceClaimTemplateName": name}]
-        spec = claim_spec(self.chance.choice((1, 1, 2)), memory)
+        tolerant = self.chance.random() < TOLERANT
+        spec = claim_spec(self.chance.choice((1, 1, 2)), memory, tolerant=tolerant)
         body: Object = {"apiVersion": API, "metadata": {"name": name}}
         made = [(TEMPLATES, {**body, "kind": "ResourceClaimTemplate", "spec": {"spec": spec}})]
         if self.chance.random() < SHARED:
             uses.append({"name": "shared", "resourceClaimName": name})
             made.append((devices.CLAIMS, {**body, "kind": "ResourceClaim", "spec": claim_spec(1)}))
+        if self.chance.random() < TWICE:
+            uses.append({"name": "more", "resourceClaimTemplateName": name})
         if self.chance.random() < BY_NAME:
             del uses[0]
             template = asking_by_name(template, self.chance.choice((1, 1, 2)))
@@ -248,13 +303,14 @@ class DeviceGangs(Launcher):
         return True
 
     def is_done(self, namespace: str, name: str) -> bool:
-        """Whether all of its pods have ended, or its user is tired of it."""
+        """Whether all of its pods have ended, or its user is tired of it, mostly of waiting."""
         members = [
             pod
             for pod in self.around.store.all("pods")
             if reading.group_of(pod) == (namespace, name)
         ]
-        return all(map(reading.ended, members)) or self.chance.random() < 0.004
+        tired = 0.004 if any(map(reading.node_of, members)) else TIRED
+        return all(map(reading.ended, members)) or self.chance.random() < tired
 
     def remove(self, namespace: str, name: str) -> None:
         """Delete everything."""

@@ -102,14 +102,11 @@ class AllocatedOnce(Judge):
                 if not self.settings.unknown(self._taken[each], change.at):
                     label = objects.label(objects.key_of(other))
                     yield self.finding(change.at, f"{name} {each.name}, which {label} has")
-        there = {
-            devices.Device(each["spec"]["driver"], each["spec"]["pool"]["name"], device["name"])
-            for each in cluster.all(devices.SLICES)
-            for device in each["spec"].get("devices") or ()
-        }
-        for each in sorted(added - there):
+        usable = set(devices.usable(claim, cluster.all(devices.SLICES)))
+        for each in sorted(added - usable):
             if not self.settings.unknown(self._published[each.pool], change.at):
-                yield self.finding(change.at, f"{name} {each.name} of {each.pool}, which is gone")
+                told = f"{name} {each.name} of {each.pool}, which is gone or not for it"
+                yield self.finding(change.at, told)
 
 
 class DevicesAreGivenBack(Judge):

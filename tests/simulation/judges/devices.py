@@ -1,6 +1,7 @@
 """What claims of devices, slices and pods with such claims say."""
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from tests.simulation.judges import objects, volumes
@@ -62,6 +63,24 @@ def devices_of(claim: Object | None) -> Iterator[Device]:
     found = (allocation(claim) or {}).get("devices") or {}
     for each in found.get("results") or ():
         yield Device(each["driver"], each["pool"], each["device"])
+
+
+def usable(claim: Object, slices: Iterable[Object]) -> Iterator[Device]:
+    """The devices that a claim may have: those of the newest generation of a pool that is
+    complete, without those that have a taint, unless the claim tolerates taints.
+    """
+    pools: defaultdict[tuple[str, str], list[Object]] = defaultdict(list)
+    for each in slices:
+        pools[each["spec"]["driver"], each["spec"]["pool"]["name"]].append(each["spec"])
+    requests = claim["spec"]["devices"]["requests"]
+    tolerant = all(each["exactly"].get("tolerations") for each in requests)
+    for (driver, pool), specs in pools.items():
+        newest = max(each["pool"]["generation"] for each in specs)
+        current = [each for each in specs if each["pool"]["generation"] == newest]
+        if len(current) == current[0]["pool"]["resourceSliceCount"]:
+            for device in (device for each in current for device in each.get("devices") or ()):
+                if tolerant or not device.get("taints"):
+                    yield Device(driver, pool, device["name"])
 
 
 def consumers(claim: Object) -> set[str]:

@@ -22,8 +22,11 @@ MEMORY = f'device.capacity["{GPU}"].memory'
 
 
 def said(expression: str) -> bool:
-    """What the expression says of the device."""
-    return selectors.Selectors().matches(expression, GPU, DEVICE)
+    """What the expression says of the device. Raises SelectorError."""
+    (answer,), _ = selectors.Selectors().answers(expression, GPU, [DEVICE])
+    if isinstance(answer, devices.SelectorError):
+        raise answer
+    return answer
 
 
 @pytest.mark.parametrize(
@@ -98,3 +101,72 @@ def test_loops_cost_more_than_comparisons() -> None:
     assert known.cost(f"{MINE}.exists(a, true)") == plain + selectors.ELEMENTS
     nested = f"{MINE}.exists(a, {MINE}.exists(b, a == b))"
     assert known.cost(nested) == plain + 2 * selectors.ELEMENTS**2
+
+
+MODELS = [
+    devices.Device(
+        name=f"gpu-{number}",
+        attributes={f"{GPU}/uuid": f"GPU-{number}", f"{GPU}/numa": number % 2},
+        capacity={f"{GPU}/memory": f"{40 * (number % 2 + 1)}Gi"},
+    )
+    for number in range(100)
+]
+"""No two of them are equal, but an expression about memory sees two kinds."""
+
+
+def test_an_expression_is_evaluated_once_for_all_that_look_the_same_to_it() -> None:
+    """What it doesn't read makes no difference, and a device of a known kind costs next to nothing;
+    another driver's devices are other ones.
+    """
+    known = selectors.Selectors()
+    expression = f'{MEMORY}.compareTo(quantity("80Gi")) >= 0'
+    every = len(MODELS) * selectors.LOOKUP_COST
+    wanted = [number % 2 == 1 for number in range(100)]
+    assert known.answers(expression, GPU, MODELS) == (wanted, every + 2 * selectors.COST)
+    assert known.answers(expression, GPU, MODELS) == (wanted, every)
+    _, cost = known.answers(expression, "other.example.com", MODELS)
+    assert cost == every + 2 * selectors.COST
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        f'cel.bind(mine, {MINE}, mine.uuid == "GPU-7")',
+        f'{MINE}.exists(name, {MINE}[name] == "GPU-7")',
+        f'{MINE}["uuid"] == "GPU-7"',
+        f'{MINE}.?uuid.orValue("") == "GPU-7"',
+        f'cel.bind(device, device, device.attributes["{GPU}"].uuid == "GPU-7")',
+        f'cel.bind(one, device, one.attributes["{GPU}"].uuid == "GPU-7")',
+        f'device . attributes [ "{GPU}" ] . uuid == "GPU-7" // of device 7',
+    ],
+)
+def test_whatever_an_expression_reads_makes_a_difference(expression: str) -> None:
+    """However it is written."""
+    answers, _ = selectors.Selectors().answers(expression, GPU, MODELS)
+    assert [at for at, answer in enumerate(answers) if answer is True] == [7]
+
+
+def test_true_and_one_are_different_values() -> None:
+    """As keys of a dictionary, they are equal in Python, like 1.0 and a version's text."""
+    values: list[devices.AttributeValue] = [1, True, "1.0.0", devices.Version("1.0.0")]
+    found = [
+        devices.Device(name=f"d{at}", attributes={f"{GPU}/it": value})
+        for at, value in enumerate(values)
+    ]
+    known = selectors.Selectors()
+    assert known.answers(f"type({MINE}.it) == bool", GPU, found)[0] == [False, True, False, False]
+    parsed = known.answers(f'{MINE}.it == semver("1.0.0")', GPU, found)[0]
+    assert parsed == [False, False, False, True]
+
+
+def test_a_version_that_is_none_fails_for_its_device_alone() -> None:
+    """No API server takes it, but a file for `vscheduler simulate` may have it."""
+    name = f"{GPU}/driver"
+    broken = devices.Device(name="b", attributes={name: devices.Version("one")})
+    known = selectors.Selectors()
+    assert known.answers("true", GPU, [broken, DEVICE])[0] == [True, True], "it isn't read"
+    for expression in (f"{MINE}.driver.major() == 1", f'"driver" in {MINE}'):
+        (failed, other), _ = known.answers(expression, GPU, [broken, DEVICE])
+        assert other is True
+        assert isinstance(failed, devices.SelectorError)
+        assert "'one' is not a semantic version" in str(failed)

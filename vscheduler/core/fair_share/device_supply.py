@@ -4,7 +4,7 @@ from typing import Protocol
 
 import numpy as np
 
-from vscheduler.core.model import resources, snapshot
+from vscheduler.core.model import jobs, resources, snapshot
 
 
 class DeviceSupply(Protocol):
@@ -13,6 +13,11 @@ class DeviceSupply(Protocol):
     def supply(self, space: resources.ResourceSpace) -> resources.Vector | None:
         """Return how many devices of each class nodes have, without those of other schedulers'
         pods, (N, R); None where no resource stands for devices.
+        """
+
+    def first_like(self, pod_class: jobs.PodClass) -> jobs.PodClass:
+        """Return a class of pods that could use the same nodes, as their claims ask for the same;
+        perhaps the class itself.
         """
 
 

@@ -294,12 +294,18 @@ class UsableNodes:
 
     def of_class(self, pod_class: jobs.PodClass) -> nodes.Mask:
         """Return the nodes (N,) usable for pods of this class, if large enough."""
+        if pod_class.constraints.resource_claims:
+            pod_class = self.first_like(pod_class)
         mask = self._classes.get(pod_class)
         if mask is None:
             mask = self._cluster.class_nodes(pod_class, self._nodes.layout)
             mask = mask & self._nodes.layout.ready & self._large_enough(pod_class)
             self._classes[pod_class] = mask
         return mask
+
+    def first_like(self, pod_class: jobs.PodClass) -> jobs.PodClass:
+        """Return a class of pods, with claims as these, that can use the same nodes."""
+        return self._cluster.devices.first_like(pod_class)
 
     def _large_enough(self, pod_class: jobs.PodClass) -> nodes.Mask:
         """Return the nodes (N,) whose allocatable resources cover the request of a pod."""
@@ -372,6 +378,8 @@ class DomainsByClass:
             if number is None:
                 number = self._same[known] = self._number(known.mask)
             return number
+        if pod_class.constraints.resource_claims:
+            pod_class = self._usable.first_like(pod_class)
         pair = (self._usable.likeness(queue), pod_class)
         domain = self._pairs.get(pair)
         if domain is None:

@@ -6,7 +6,7 @@ allocation). Which claims a pod uses is part of its PodClass
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple, Protocol, TypeAlias
@@ -332,14 +332,22 @@ class SelectorError(ValueError):
     """A CEL expression that doesn't compile, or fails for a device."""
 
 
+Answer: TypeAlias = bool | SelectorError
+"""What an expression says of a device: whether it is selected, or how the expression failed."""
+
+
 class Selectors(Protocol):
     """The evaluation of CEL expressions about devices, which is pure.
 
     The Mirror hands in an implementation, since the core knows no CEL.
     """
 
-    def matches(self, expression: str, driver: str, device: Device) -> bool:
-        """Whether the expression is true of the device. Raises SelectorError."""
+    def answers(
+        self, expression: str, driver: str, found: Sequence[Device]
+    ) -> tuple[Sequence[Answer], int]:
+        """Return what the expression says of each device, and about how many microseconds that
+        took. Raises SelectorError for an expression that can't be used at all.
+        """
 
     def cost(self, expression: str) -> int:
         """Return about how many microseconds an evaluation takes. Raises SelectorError for an

@@ -2,6 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Hashable, Iterator, Sequence
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,13 +43,15 @@ class Plan:
     """
 
     __slots__ = (
-        *("chosen", "future", "idle", "number", "outlook", "request"),
+        *("chosen", "future", "idle", "number", "only", "outlook", "request"),
         *("has_row_outlook", "seen", "set_scored", "task"),
     )
 
     def __init__(self, task: jobs.Task, request: resources.Vector) -> None:
         self.task = task
         self.request = request
+        self.only: Rows | None = None
+        """The rows of the few nodes that have what the task's claims have got; None: all."""
         self.idle = self.future = NOTHING_YET
         self.outlook: list[Hashable] = []
         """What scores depend on besides the nodes, as declared by plugins."""
@@ -65,6 +68,10 @@ class Plan:
         """The row chosen last, if the task can start there now."""
 
 
+PlanKey: TypeAlias = tuple[Hashable, str, Hashable]
+"""What tasks with equal plans have in common."""
+
+
 class Placement:
     """All plans of a cycle, and the choice of nodes from them.
 
@@ -73,9 +80,9 @@ class Placement:
 
     def __init__(self, session: working.Session) -> None:
         self._session = session
-        self._plans: OrderedDict[tuple[jobs.PodClass, str, Hashable], Plan] = OrderedDict()
+        self._plans: OrderedDict[PlanKey, Plan] = OrderedDict()
         self._plans_max = max(16, PLAN_CELLS_MAX // (session.layout.size + 1))
-        self._single_pod_plan: tuple[jobs.PodClass, str, Hashable] | None = None
+        self._single_pod_plan: PlanKey | None = None
         """The plan of a class with a single pending pod. No other pod will ask for the plan, so the
         next such plan replaces it: fresh memory costs more than the evaluation."""
         self._numbers = 0
@@ -166,14 +173,17 @@ class Placement:
         """Return refusals with node counts, and the largest free amounts."""
         return self._explanations.now(task, self.verdicts(task, self._session.cluster.view()))
 
-    def _key(self, task: jobs.Task) -> tuple[jobs.PodClass, str, Hashable]:
+    def _key(self, task: jobs.Task) -> PlanKey:
         """Return what tasks with equal plans have in common.
 
         Tasks of one class may have different labels, and so be selected by different affinity terms
-        of other pods.
+        of other pods. Tasks with equal claims of their own share a plan until they have devices.
         """
+        likeness: Hashable = task.pod_class
+        if task.pod_class.constraints.resource_claims:
+            likeness = self._session.devices.likeness(task.pod_class)
         return (
-            task.pod_class,
+            likeness,
             self._session.job_state_of(task).job.queue,
             nominated_pods.likeness(self._session, task),
         )
@@ -184,11 +194,15 @@ class Placement:
         key = self._key(task)
         plan, touched = self._plans.get(key), session.cluster.touched
         if plan is None:
-            self._drop_plans(key)
+            self._drop_plans(task, key)
             plan = self._plans[key] = Plan(task, session.request(task))
+            if task.pod_class.constraints.resource_claims:
+                plan.only = session.devices.only_rows(task.pod_class)
             self._set_outlook(plan, session.dispatch.every("outlook", task))
             self._refresh(plan, None)
-        elif plan.seen < len(touched):
+            plan.seen = len(touched)
+        plan.task = task
+        if plan.seen < len(touched):
             self._plans.move_to_end(key)
             rows = touched[plan.seen :]
             outlook = session.dispatch.every("outlook", task)
@@ -197,7 +211,7 @@ class Placement:
                 self._refresh(plan, None)
             else:
                 self._update(plan, rows)
-        plan.seen = len(touched)
+            plan.seen = len(touched)
         return plan
 
     def _plan_of_row(self, task: jobs.Task, row: int) -> Plan:
@@ -212,10 +226,11 @@ class Placement:
         holds = plan.seen == len(touched) or session.dispatch.every("outlook", task) == plan.outlook
         return plan if holds else self._plan(task)
 
-    def _drop_plans(self, key: tuple[jobs.PodClass, str, Hashable]) -> None:
+    def _drop_plans(self, task: jobs.Task, key: PlanKey) -> None:
         """Drop plans to make room for a new plan."""
-        pod_class, queue, _ = key
-        if self._session.pools_builder.pending(queue, pod_class) <= 1:
+        likeness, queue, _ = key
+        is_of_class = likeness is task.pod_class
+        if is_of_class and self._session.pools_builder.pending(queue, task.pod_class) <= 1:
             if self._single_pod_plan is not None:
                 self._plans.pop(self._single_pod_plan, None)
             self._single_pod_plan = key
@@ -229,6 +244,10 @@ class Placement:
         """
         session = self._session
         rows = touched if len(touched) == 1 else sorted(set(touched))
+        if plan.only is not None:
+            rows = [row for row in rows if row in plan.only]
+            if not rows:
+                return
         # Evaluating all nodes in place is cheaper than copying many rows.
         if len(rows) * 4 > session.layout.size:
             self._refresh(plan, None)
@@ -293,6 +312,9 @@ class Placement:
     def _refresh(self, plan: Plan, rows: Rows | None) -> None:
         """Evaluate these rows of the plan, or all of them."""
         session = self._session
+        if rows is None and plan.only is not None:
+            plan.idle = np.full(session.layout.size, -np.inf)
+            plan.future, rows = plan.idle.copy(), plan.only
         view = session.cluster.view(rows)
         if rows is None:
             session.spend("plans", 170 + view.size // 30)

@@ -18,9 +18,10 @@ def exclusions(session: working.Session) -> tuple[decisions.Exclusion, ...]:
     task = _some_task(session)
     verdicts = () if task is None else session.placement.verdicts(task, session.cluster.view())
     for verdict in (each for each in verdicts if not each.temporary):
-        for row in left[~verdict.passes[left]].tolist():
-            refused = by_refusal.setdefault(refusals.of(verdict.refusal), [])
-            refused.append(session.layout.names[row])
+        refused = left[~verdict.passes[left]].tolist()
+        if refused:
+            names = by_refusal.setdefault(refusals.of(verdict.refusal), [])
+            names += [session.layout.names[row] for row in refused]
         left = left[verdict.passes[left]]
     if left.size and task is not None:
         by_refusal[TOO_SMALL] = [session.layout.names[row] for row in left.tolist()]

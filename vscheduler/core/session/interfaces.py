@@ -139,6 +139,9 @@ class Devices(node_views.Devices, Protocol):
     Only tasks with resource claims are asked about, assumed and forgotten.
     """
 
+    def plugins_opened(self) -> None:
+        """All plugins are open. If none of them looks at claims, there are no devices to share."""
+
     @property
     def allocates(self) -> bool:
         """Whether claims are looked at: a plugin does, and they can be read."""
@@ -152,6 +155,19 @@ class Devices(node_views.Devices, Protocol):
         if all claims are allocated and reserved for the task. For a task that
         is placed already, the devices are those chosen with its placement.
         """
+
+    def first_like(self, pod_class: jobs.PodClass) -> jobs.PodClass:
+        """Return the first class of pods that differ from these only in claims of their own, which
+        ask for the same, as the cycle begins; perhaps the class itself.
+        """
+
+    def likeness(self, pod_class: jobs.PodClass) -> Hashable:
+        """Return what such pods have in common, as long as no devices are chosen for them; the
+        class itself for all other pods.
+        """
+
+    def only_rows(self, pod_class: jobs.PodClass) -> Ints | None:
+        """Return the rows of the nodes that can use what the claims have got, if these are few."""
 
     def claims_on(self, task: jobs.Task, node: str) -> Iterable[str]:
         """Return the task's claims that it needs on this node: others stand for extended resources

@@ -37,7 +37,8 @@ class DeviceIndex:
         """Claims that are to be made for extended resources of waiting pods."""
         self._shown: dict[str, devices.ResourceClaim] = {}
         """All claims as cycles see them."""
-        self._holders: defaultdict[devices.DeviceId, set[str]] = defaultdict(set)
+        self._holders: dict[devices.DeviceId, tuple[str, ...]] = {}
+        """By device, the claims that have it, sorted."""
         self._users = 0
         """Number of our waiting pods with claims."""
         self._named = False
@@ -68,11 +69,11 @@ class DeviceIndex:
         if isinstance(new, devices.ResourceSlice):
             self._move_slice(key, new, new)
         for device in _held(old):
-            self._holders[device].discard(key)
-            if not self._holders[device]:
-                del self._holders[device]
+            left = tuple(each for each in self._holders.pop(device) if each != key)
+            if left:
+                self._holders[device] = left
         for device in _held(new):
-            self._holders[device].add(key)
+            self._holders[device] = tuple(sorted({*self._holders.get(device, ()), key}))
         if kind is devices.DeviceClass:
             self.extended_resources = {
                 resource: each.name
@@ -164,9 +165,7 @@ class DeviceIndex:
                 pools=dict(sorted(self._pools.items()))
                 if "slices" in self._changed
                 else last.pools,
-                allocated={device: tuple(sorted(keys)) for device, keys in self._holders.items()}
-                if claims
-                else last.allocated,
+                allocated=dict(self._holders) if claims else last.allocated,
                 foreign=self.charges.foreign,
                 served=self._served,
                 selectors=self._selectors,

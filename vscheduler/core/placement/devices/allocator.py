@@ -258,7 +258,7 @@ def allocation(
     results = [
         devices.AllocatedDevice(
             request=demand.path,
-            id=table.ids[at],
+            id=table.id_of(at),
             admin_access=demand.admin_access,
             tolerations=demand.tolerations,
         )

@@ -1,8 +1,9 @@
 """Assumed claims: the devices that pods placed in this cycle get, before anything is written."""
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -27,15 +28,17 @@ class AssumedClaims:
     """The choices of a cycle, and the devices that are free beside them."""
 
     def __init__(
-        self, known: devices.Devices, table: tables.DeviceTable, every: Sequence[jobs.Job]
+        self,
+        known: devices.Devices,
+        table: tables.DeviceTable,
+        allocated: tables.Flags,
+        every: Sequence[jobs.Job],
     ) -> None:
+        """`allocated` are the devices (D,) that claims have, and `every` all jobs."""
         self._known, self._table = known, table
-        size = len(table.ids)
-        self._idle = np.ones(size, dtype=np.bool_)
+        self._jobs = every
+        self._idle = ~allocated
         """Devices (D,) that no claim has, as the cycle began."""
-        for device in known.allocated:
-            if device in table.positions:
-                self._idle[table.positions[device]] = False
         self.in_use: tables.Flags = ~self._idle
         """Devices (D,) that claims have, or get for sure in this cycle."""
         self._freed = self._idle.copy()
@@ -54,24 +57,34 @@ class AssumedClaims:
         self._placed: dict[jobs.TaskId, claims.Needs] = {}
         self._on: defaultdict[int, dict[str, None]] = defaultdict(dict)
         """By row, claims chosen there, in order."""
-        self._waiting = {
-            str(task.uid)
-            for job in every
-            for task in job.tasks
-            if task.status in jobs.WAITING and task.pod_class.constraints.resource_claims
-        }
-        self._held: defaultdict[str, list[str]] = defaultdict(list)
-        """By UID of a pod, the allocated claims that it may use."""
-        for key, claim in known.claims.items():
-            if claim.allocation is not None:
-                for consumer in claim.reserved_for:
-                    self._held[consumer.uid].append(key)
+        self.open_rows: set[int] = set()
+        """Rows with claims whose choice may still change."""
         self.leaving: set[str] = set()
         """UIDs of pods that leave their devices."""
         for job in every:
             for task in job.tasks:
                 if task.status is jobs.TaskStatus.RELEASING:
                     self.leave(task, 1)
+
+    @cached_property
+    def _waiting(self) -> frozenset[str]:
+        """The UIDs of waiting pods with claims."""
+        return frozenset(
+            str(task.uid)
+            for job in self._jobs
+            for task in job.tasks
+            if task.status in jobs.WAITING and task.pod_class.constraints.resource_claims
+        )
+
+    @cached_property
+    def _held(self) -> Mapping[str, Sequence[str]]:
+        """By UID of a pod, the allocated claims that it may use. Only asked when pods leave."""
+        held: defaultdict[str, list[str]] = defaultdict(list)
+        for key, claim in self._known.claims.items():
+            if claim.allocation is not None:
+                for consumer in claim.reserved_for:
+                    held[consumer.uid].append(key)
+        return held
 
     def free(self, *, later: bool) -> tables.Flags:
         """Return the devices (D,) that are free now, or after pods have left."""
@@ -88,6 +101,7 @@ class AssumedClaims:
     def _settle(self, key: str) -> None:
         """Leave the choice of a claim as it is."""
         self._settled.add(key)
+        self._note_open(self._chosen[key].row)
         for at in _exclusive(self._chosen[key].choice):
             self.in_use[at] = True
 
@@ -104,7 +118,7 @@ class AssumedClaims:
             claim = self._known.claims[key]
             goes = all(each.uid in self.leaving for each in claim.reserved_for)
             for each in claim.allocation.devices if claim.allocation else ():
-                at = self._table.positions.get(each.id)
+                at = self._table.position(each.id)
                 if at is not None and not each.admin_access:
                     self._freed[at] = goes or self._idle[at]
                     self._refresh(at)
@@ -196,6 +210,12 @@ class AssumedClaims:
             if key not in self._settled and not self._chosen[key].waits
         ]
 
+    def _note_open(self, row: int) -> None:
+        if self.open_on(row):
+            self.open_rows.add(row)
+        else:
+            self.open_rows.discard(row)
+
     def forget(self, task: jobs.Task) -> None:
         """Undo `assume`: claims without other users lose their devices."""
         needs = self._placed.pop(task.uid, None)
@@ -209,11 +229,13 @@ class AssumedClaims:
                     self._take_back(claim.key)
                     del self._chosen[claim.key]
                     del self._on[chosen.row][claim.key]
+                    self._note_open(chosen.row)
                     self._last[claim.key] = chosen
 
     def _put(self, key: str, chosen: Chosen) -> None:
         self._chosen[key] = chosen
         self._on[chosen.row][key] = None
+        self._note_open(chosen.row)
         for at in _exclusive(chosen.choice):
             self._taken[at] += 1
             self._refresh(at)

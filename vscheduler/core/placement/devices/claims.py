@@ -45,29 +45,34 @@ class Needs:
                 yield from request
 
 
+SHAPES_MAX = 10_000
+"""How many different claims are kept. When full, all are dropped."""
+
+
 class Reader:
-    """Reads claims against the classes and devices of a cycle."""
+    """Reads the claims of a cycle."""
 
     def __init__(
         self,
         known: devices.Devices,
-        table: tables.DeviceTable,
+        shapes: "Shapes",
         layout: nodes.NodeLayout,
         spend: Callable[[str, int], None],
-        provided: Mapping[str, nodes.Mask] | None = None,
     ) -> None:
-        """`provided` are the nodes (N,) that have extended resources by a device plugin. None: not
-        known.
-        """
-        self._known, self._table, self._layout, self._spend = known, table, layout, spend
-        self._provided = provided
-        self._shapes: dict[object, allocator.Shape | refusals.Refusal] = {}
+        self._known, self._shapes, self._layout, self._spend = known, shapes, layout, spend
+
+    def found(
+        self, uses: Sequence[constraints.ResourceClaimUse]
+    ) -> tuple[devices.ResourceClaim | None, ...]:
+        """Return the claims of a pod, as they are now; None where there is none."""
+        claims = self._known.claims
+        return tuple([claims.get(use.claim) for use in uses])
 
     def needs_of(self, uses: Sequence[constraints.ResourceClaimUse]) -> Needs:
         """Return what a pod with these claims asks for."""
         if not self._known.served:
             return Needs(problems=(UNSERVED,))
-        found = [self._known.claims.get(use.claim) for use in uses]
+        found = self.found(uses)
         problems = [
             problem
             for use, claim in zip(uses, found, strict=True)
@@ -77,7 +82,7 @@ class Reader:
         open_ = [claim for claim in claims if claim.allocation is None]
         shapes: list[allocator.Shape] = []
         for claim in open_ if not problems else ():
-            shape = self._shape(claim)
+            shape = self._shapes.of(claim, self._spend)
             if isinstance(shape, refusals.Refusal):
                 problems.append(shape)
             else:
@@ -93,30 +98,57 @@ class Reader:
     def _elsewhere(
         self, claims: Sequence[devices.ResourceClaim]
     ) -> Iterator[contracts.FilterResult]:
+        provided = self._shapes.provided
         for claim in claims:
             if claim.allocation is not None and claim.allocation.nodes is not None:
                 passes = volume_tables.any_of(claim.allocation.nodes, self._layout)
                 yield contracts.FilterResult(ELSEWHERE, passes)
-            if claim.extended and claim.uid and self._provided is not None:
-                passes = extended.as_made(claim, self._provided, self._layout.size)
+            if claim.extended and claim.uid and provided is not None:
+                passes = extended.as_made(claim, provided, self._layout.size)
                 yield contracts.FilterResult(ELSEWHERE, passes)
 
-    def _shape(self, claim: devices.ResourceClaim) -> allocator.Shape | refusals.Refusal:
+
+class Shapes:
+    """What claims ask for, read against the classes and devices of a cluster. Kept from cycle to
+    cycle as long as these are the same.
+    """
+
+    def __init__(
+        self,
+        known: devices.Devices,
+        table: tables.DeviceTable,
+        provided: Mapping[str, nodes.Mask] | None = None,
+    ) -> None:
+        """`provided` are the nodes (N,) that have extended resources by a device plugin. None: not
+        known.
+        """
+        self._classes, self._selectors, self._table = known.classes, known.selectors, table
+        self.provided = provided
+        self._known: dict[object, allocator.Shape | refusals.Refusal] = {}
+
+    def of(
+        self, claim: devices.ResourceClaim, spend: Callable[[str, int], None]
+    ) -> allocator.Shape | refusals.Refusal:
+        """Return what a claim asks for, or why it can't be had at all."""
         if claim.unsupported:
             return refusals.Refusal(Code.RESOURCE_CLAIM_UNSUPPORTED, claim.name, claim.unsupported)
         key = (claim.requests, claim.constraints, claim.extended)
-        found = self._shapes.get(key)
+        found = self._known.get(key)
         if found is None:
-            found = self._shapes[key] = self._shaped(claim)
+            if len(self._known) >= SHAPES_MAX:
+                self._known.clear()
+            found = self._known[key] = self._shaped(claim, spend)
         return found
 
-    def _shaped(self, claim: devices.ResourceClaim) -> allocator.Shape | refusals.Refusal:
+    def _shaped(
+        self, claim: devices.ResourceClaim, spend: Callable[[str, int], None]
+    ) -> allocator.Shape | refusals.Refusal:
         requests = []
         named = {name: each.resource for each in claim.extended for name in each.requests}
         for request in claim.requests:
             resource = named.get(request.name, "")
             alternatives = [
-                self._demand(request, wanted, resource) for wanted in request.alternatives
+                self._demand(request, wanted, resource, spend) for wanted in request.alternatives
             ]
             for each in alternatives:
                 if isinstance(each, refusals.Refusal):
@@ -128,30 +160,34 @@ class Reader:
         return allocator.Shape(tuple(requests), rules)
 
     def _demand(
-        self, request: devices.DeviceRequest, wanted: devices.Wanted, resource: str
+        self,
+        request: devices.DeviceRequest,
+        wanted: devices.Wanted,
+        resource: str,
+        spend: Callable[[str, int], None],
     ) -> allocator.Demand | refusals.Refusal:
-        device_class = self._known.classes.get(wanted.device_class)
+        device_class = self._classes.get(wanted.device_class)
         path = request.path(wanted)
         if device_class is None:
             return refusals.Refusal(Code.DEVICE_CLASS_MISSING, wanted.device_class, path)
-        provided = (self._provided or {}).get(resource)
+        provided = (self.provided or {}).get(resource)
         too_many = len(request.alternatives) == 1 and (wanted.count or 0) > devices.RESULTS_MAX
         if too_many and (provided is None or not provided.any()):
             return refusals.Refusal(Code.TOO_MANY_DEVICES, path, str(wanted.count))
         expressions = (*device_class.selectors, *wanted.selectors)
-        if expressions and self._known.selectors is None:
+        if expressions and self._selectors is None:
             return refusals.Refusal(Code.SELECTOR_UNUSABLE, expressions[0], "no CEL is known")
         for expression in expressions:
-            assert self._known.selectors is not None
+            assert self._selectors is not None
             try:
-                self._known.selectors.cost(expression)
+                self._selectors.cost(expression)
             except devices.SelectorError as error:
                 return refusals.Refusal(Code.SELECTOR_UNUSABLE, expression, str(error))
         if expressions:
-            assert self._known.selectors is not None
-            found = self._table.matching(expressions, self._known.selectors, self._spend)
+            assert self._selectors is not None
+            found = self._table.matching(expressions, self._selectors, spend)
         else:
-            found = tables.Matches(np.ones(len(self._table.ids), dtype=np.bool_), {})
+            found = tables.Matches(np.ones(self._table.size, dtype=np.bool_), {})
         return allocator.Demand(
             path=path,
             request=request.name,

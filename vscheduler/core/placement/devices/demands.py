@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from vscheduler.core.model import devices, jobs, nodes
-from vscheduler.core.placement.devices import allocator, assumed, claims, tables
+from vscheduler.core.placement.devices import allocator, assumed, claims, kinds, tables
 
 COUNT_COST = 20
 """About how many microseconds it takes to count the devices that match a request, and
@@ -25,30 +25,25 @@ class DeviceDemands:
     def __init__(
         self,
         needs_of: Callable[[jobs.PodClass], claims.Needs],
+        kinds: kinds.PodKinds,
         table: tables.DeviceTable,
         state: assumed.AssumedClaims,
         spend: Callable[[str, int], None],
     ) -> None:
         self._needs_of, self._table, self._assumed = needs_of, table, state
+        self._kinds = kinds
         self._spend = spend
         self._same: dict[Hashable, allocator.Demand] = {}
         """One of the demands that the same devices satisfy."""
 
     def likeness(self, pod_class: jobs.PodClass) -> Hashable:
-        """Return what pods have in common that differ only in claims of their own, which ask for
-        the same.
+        """Return the kind of these pods, as long as their claims have no devices, and none are
+        chosen for them; the class itself for all other pods.
         """
-        needs, limits = self._needs_of(pod_class), pod_class.constraints
-        own = all(use.owner for use in limits.resource_claims)
-        if not own or needs.problems or len(self._assumed.unsettled(needs)) < len(needs.claims):
+        needs = self._needs_of(pod_class)
+        if len(needs.open) < len(needs.claims) or any(map(self._assumed.is_assumed, needs.open)):
             return pod_class
-        rest = replace(limits, resource_claims=())
-        return (
-            tuple(pod_class.counted.items()),
-            rest,
-            tuple(pod_class.hints.items()),
-            needs.shapes,
-        )
+        return self._kinds.of(pod_class) or pod_class
 
     def counted(
         self, pod_class: jobs.PodClass, shared: Collection[str]
@@ -89,7 +84,7 @@ class DeviceDemands:
 
         Only free ones, unless those that are in use count.
         """
-        self._spend("devices", COUNT_COST + len(self._table.ids) // DEVICES_PER_UNIT)
+        self._spend("devices", COUNT_COST + self._table.size // DEVICES_PER_UNIT)
         found = self._table.counts(self._any_of(demands, later=later, in_use=in_use))
         for each in demands:
             if each.provided is not None:

@@ -5,8 +5,9 @@ of all pods that are placed on a node in this cycle are allocated together (allo
 a job commits to its choice.
 """
 
+import operator
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -28,6 +29,7 @@ from vscheduler.core.placement.devices import (
     claims,
     demands,
     extended,
+    kinds,
     supply,
     tables,
 )
@@ -42,8 +44,11 @@ NEEDS_COST = 20
 SEARCH_COST = 30
 """The same for a search for devices on one node."""
 
-NEEDS_MAX = 10_000
-"""How many pod classes' claims are kept. When full, all are dropped."""
+FEW = 16
+"""A part of all nodes that is so much smaller is looked at alone."""
+
+NEEDS_MAX = 20_000
+"""How many pods' claims are kept from cycle to cycle. When full, all are dropped."""
 
 
 class Devices:
@@ -51,10 +56,10 @@ class Devices:
 
     def __init__(self, taken: snapshot.Snapshot, spend: Callable[[str, int], None]) -> None:
         self._known, self._layout, self._spend = taken.devices, taken.nodes.layout, spend
-        self._jobs = taken.jobs
+        self._jobs, self._nodes = taken.jobs, taken.nodes
         self._extended = extended.ExtendedResources(taken)
-        self._allocates = False
-        self._needs: dict[Hashable, claims.Needs] = {}
+        self._allocates = self._left_out = False
+        self._needs: dict[jobs.PodClass, claims.Needs] = {}
         self._counts: dict[Hashable, tables.Ints] = {}
         """Numbers of devices by node, by the demand that they are for."""
         self._solved: dict[Hashable, bool] = {}
@@ -63,6 +68,10 @@ class Devices:
     def allocate_claims(self) -> None:
         """Let claims be allocated: a plugin looks at them."""
         self._allocates = self._known.served and self._known is not devices.NO_DEVICES
+
+    def plugins_opened(self) -> None:
+        """All plugins are open. If none of them looks at claims, there are no devices to share."""
+        self._left_out = not self._allocates
 
     @property
     def allocates(self) -> bool:
@@ -77,10 +86,10 @@ class Devices:
 
         def make() -> tables.DeviceTable:
             current = {
-                pool.id: part
-                if (part := parts.get(pool.id)) is not None and part.pool is pool
+                key: part
+                if (part := parts.get(key)) is not None and part.pool is pool
                 else tables.part_of(pool)
-                for pool in known.pools.values()
+                for key, pool in known.pools.items()
             }
             parts.clear()
             parts.update(current)
@@ -89,13 +98,47 @@ class Devices:
         return known.memo.get("table", (known.pools, self._layout), make)
 
     @cached_property
+    def _shapes(self) -> claims.Shapes:
+        provided, known = self._extended.provided, self._known
+        made_of = (known.classes, self.table, self._nodes if provided else None)
+        return known.memo.get("shapes", made_of, lambda: claims.Shapes(known, self.table, provided))
+
+    @cached_property
     def _reader(self) -> claims.Reader:
-        provided = self._extended.provided
-        return claims.Reader(self._known, self.table, self._layout, self._spend, provided)
+        return claims.Reader(self._known, self._shapes, self._layout, self._spend)
+
+    @cached_property
+    def _kept_needs(self) -> dict[Hashable, tuple[tuple[object, ...], claims.Needs]]:
+        """What pods ask for, by their claims, beside these claims themselves; of earlier cycles,
+        too.
+        """
+        return self._known.memo.get("needs", (self._shapes,), dict)
+
+    @cached_property
+    def _kinds(self) -> kinds.PodKinds:
+        kept = self._known.memo.get("kinds", (self._shapes,), kinds.KnownTraits)
+        return kinds.PodKinds(self.needs_of, kept)
 
     @cached_property
     def _assumed(self) -> assumed.AssumedClaims:
-        return assumed.AssumedClaims(self._known, self.table, self._jobs)
+        return assumed.AssumedClaims(self._known, self.table, self._allocated(), self._jobs)
+
+    def _allocated(self) -> tables.Flags:
+        """Return the devices (D,) that claims have. Of the last cycle's, only those change that
+        claims have got or lost since.
+        """
+        known, table = self._known, self.table
+        last: dict[str, tuple[Mapping[devices.DeviceId, object], tables.Flags]]
+        last = known.memo.get("allocated", (table,), dict)
+        before, found = last.get("", ({}, np.zeros(table.size, dtype=np.bool_)))
+        if before is not known.allocated:
+            found = found.copy()
+            for device in before.keys() ^ known.allocated.keys():
+                at = table.position(device)
+                if at is not None:
+                    found[at] = device in known.allocated
+            last[""] = known.allocated, found
+        return found
 
     @cached_property
     def _supply(self) -> supply.DeviceSupply:
@@ -104,12 +147,33 @@ class Devices:
     @cached_property
     def demands(self) -> demands.DeviceDemands:
         """What a search for a whole gang asks."""
-        return demands.DeviceDemands(self.needs_of, self.table, self._assumed, self._spend)
+        return demands.DeviceDemands(
+            self.needs_of, self._kinds, self.table, self._assumed, self._spend
+        )
+
+    def first_like(self, pod_class: jobs.PodClass) -> jobs.PodClass:
+        """Return a class of pods that could use the same nodes; see kinds.PodKinds."""
+        kind = self._kinds.of(pod_class) if self._allocates else None
+        return pod_class if kind is None else kind.first
+
+    def only_rows(self, pod_class: jobs.PodClass) -> tables.Ints | None:
+        """Return the rows of the nodes that can use what the claims have got, if these are few."""
+        masks = [each.passes for each in self.needs_of(pod_class).elsewhere] * self._allocates
+        if not masks:
+            return None
+        rows = np.flatnonzero(np.logical_and.reduce(masks))
+        return rows if rows.size * FEW <= self._layout.size else None
+
+    def likeness(self, pod_class: jobs.PodClass) -> Hashable:
+        """Return what pods have in common that the cycle answers the same at this point."""
+        return self.demands.likeness(pod_class) if self._allocates else pod_class
 
     def supply(self, space: resources.ResourceSpace) -> resources.Vector | None:
-        """Return how many devices of each class nodes have; see supply.DeviceSupply."""
+        """Return how many devices of each class nodes have; see supply.DeviceSupply. None if no
+        plugin has opened that gives any to claims.
+        """
         named = tuple(each for each in space.names if each.startswith(resources.DEVICE_CLASS))
-        if not named or self._known is devices.NO_DEVICES:
+        if not named or self._known is devices.NO_DEVICES or self._left_out:
             return None
         return self._supply.by_class(space, named)
 
@@ -170,7 +234,8 @@ class Devices:
         """
         needs = self.needs_of(pod_class)
         if layout is not self._layout:  # nodes that are gone, too; no device is known there
-            needs = claims.Reader(self._known, self.table, layout, self._spend).needs_of(
+            shapes = claims.Shapes(self._known, self.table)
+            needs = claims.Reader(self._known, shapes, layout, self._spend).needs_of(
                 pod_class.constraints.resource_claims
             )
             masks = [each.passes for each in needs.elsewhere]
@@ -322,11 +387,12 @@ class Devices:
         if shapes and not self._decides_alone(shapes, free, rows, passes):
             for at in np.flatnonzero(enough).tolist():
                 passes[at] = self._fits(shapes, int(rows[at]), later=later)
-        for at in np.flatnonzero(~passes).tolist():
-            row = int(rows[at])
-            if shapes and self._assumed.open_on(row):
+        if shapes and self._assumed.open_rows:
+            undecided = np.zeros(self._layout.size, dtype=np.bool_)
+            undecided[list(self._assumed.open_rows)] = True
+            for at in np.flatnonzero(~passes & undecided[rows]).tolist():
                 self._spend("devices", SEARCH_COST)
-                passes[at] = self._assumed.solve(shapes, row) is not None
+                passes[at] = self._assumed.solve(shapes, int(rows[at])) is not None
         return passes, enough
 
     def _decides_alone(
@@ -387,11 +453,21 @@ class Devices:
 
     def needs_of(self, pod_class: jobs.PodClass) -> claims.Needs:
         """Return what the claims of a pod class ask for."""
-        uses = pod_class.constraints.resource_claims
-        needs = self._needs.get(uses)
+        needs = self._needs.get(pod_class)
         if needs is None:
-            self._spend("devices", NEEDS_COST * len(uses))
-            if len(self._needs) >= NEEDS_MAX:
-                self._needs.clear()
-            needs = self._needs[uses] = self._reader.needs_of(uses)
+            needs = self._needs[pod_class] = self._known_needs(pod_class)
+        return needs
+
+    def _known_needs(self, pod_class: jobs.PodClass) -> claims.Needs:
+        """Return the needs of an earlier cycle, as long as the claims are the same objects."""
+        uses, kept = pod_class.constraints.resource_claims, self._kept_needs
+        found = self._reader.found(uses)
+        known = kept.get(uses)
+        if known is not None and all(map(operator.is_, known[0], found)):
+            return known[1]
+        self._spend("devices", NEEDS_COST * len(uses))
+        if len(kept) >= NEEDS_MAX:
+            kept.clear()
+        needs = self._reader.needs_of(uses)
+        kept[uses] = found, needs
         return needs

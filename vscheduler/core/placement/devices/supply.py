@@ -32,10 +32,7 @@ class DeviceSupply:
         pods, (N, R). `named` are the resources that stand for classes.
         """
         found = np.zeros((self._layout.size, space.size), dtype=np.int64)
-        free = np.ones(len(self._table.ids), dtype=np.bool_)
-        for device in self._of_other_schedulers():
-            if device in self._table.positions:
-                free[self._table.positions[device]] = False
+        free = ~self._table.flags(self._of_other_schedulers())
         for name in named:
             chosen = self._of_class(name.removeprefix(resources.DEVICE_CLASS))
             if chosen is not None:
@@ -48,7 +45,7 @@ class DeviceSupply:
         if device_class is None:
             return None
         if not device_class.selectors:
-            return np.ones(len(self._table.ids), dtype=np.bool_)
+            return np.ones(self._table.size, dtype=np.bool_)
         if selectors is None:
             return None
         try:

@@ -4,8 +4,9 @@ Kubernetes: dynamic-resource-allocation structured GatherPools. Devices are numb
 pools, slices and slices' devices; a number is a device's position.
 """
 
+import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeAlias
@@ -39,13 +40,46 @@ class Matches:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """A pool as it stands in tables."""
+    """A pool as it stands in tables. What doesn't depend on other pools is kept here, so that a
+    change of one pool costs no work for the devices of all others.
+    """
 
     pool: devices.Pool
     listed: tuple[devices.Device, ...]
-    ids: tuple[devices.DeviceId, ...]
+    """Devices that can be allocated at all."""
     access: tuple[devices.Access, ...]
+    """Of each of these."""
+    unsupported: tuple[devices.Device, ...] = ()
+    """Devices that can't, because of what they use."""
     matches: dict[tuple[str, ...], Matches] = field(default_factory=dict)
+    never: dict[tuple[str, ...], Matches] = field(default_factory=dict)
+    """The same for `unsupported`."""
+    id: devices.PoolId = field(init=False)
+    unready: bool = field(init=False)
+    """Whether the pool is being updated or has a name twice."""
+    positions: Mapping[str, int] = field(init=False)
+    """By name of a device that can be allocated, its position in the pool."""
+    nodes: tuple[str, ...] = field(init=False)
+    """By device, the name of the only node, or empty."""
+    tainted: tuple[tuple[int, tuple[devices.DeviceTaint, ...]], ...] = field(init=False)
+    """Positions of devices with taints that keep claims away, and these taints."""
+
+    def __post_init__(self) -> None:
+        names = (device.name for device in self.listed)
+        tainted = (
+            (at, tuple(each for each in device.taints if each.effect in EFFECTS))
+            for at, device in enumerate(self.listed)
+            if device.taints
+        )
+        values = {
+            "positions": {name: at for at, name in enumerate(names)},
+            "nodes": tuple(each.node for each in self.access),
+            "tainted": tuple((at, taints) for at, taints in tainted if taints),
+            "id": self.pool.id,
+            "unready": not self.pool.complete or bool(self.pool.duplicate),
+        }
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
 
     def matching(
         self,
@@ -54,46 +88,73 @@ class Part:
         spend: Callable[[str, int], None],
     ) -> Matches:
         """Return which devices all expressions select; computed once."""
-        found = self.matches.get(expressions)
+        return self._kept(self.matches, self.listed, expressions, selectors, spend)
+
+    def matching_unsupported(
+        self,
+        expressions: tuple[str, ...],
+        selectors: devices.Selectors,
+        spend: Callable[[str, int], None],
+    ) -> Matches:
+        """Return the same for devices that can't be allocated."""
+        return self._kept(self.never, self.unsupported, expressions, selectors, spend)
+
+    def _kept(
+        self,
+        known: dict[tuple[str, ...], Matches],
+        listed: Sequence[devices.Device],
+        expressions: tuple[str, ...],
+        selectors: devices.Selectors,
+        spend: Callable[[str, int], None],
+    ) -> Matches:
+        found = known.get(expressions)
         if found is None:
-            if len(self.matches) >= MATCHES_MAX:
-                self.matches.clear()
-            spend("devices", sum(map(selectors.cost, expressions)) * len(self.listed))
-            found = self.matches[expressions] = self._match(expressions, selectors)
+            if len(known) >= MATCHES_MAX:
+                known.clear()
+            found, cost = matches(self.pool.driver, listed, expressions, selectors)
+            spend("devices", cost)
+            known[expressions] = found
         return found
 
-    def _match(self, expressions: tuple[str, ...], selectors: devices.Selectors) -> Matches:
-        passes = np.zeros(len(self.listed), dtype=np.bool_)
-        failed = {}
-        for at, device in enumerate(self.listed):
-            for expression in expressions:
-                try:
-                    if not selectors.matches(expression, self.pool.driver, device):
-                        break
-                except devices.SelectorError as error:
-                    failed[at] = f"{expression!r}: {error}"
-                    break
-            else:
-                passes[at] = True
-        return Matches(passes, failed)
 
-
-def part_of(pool: devices.Pool, *, unsupported: bool = False) -> Part:
-    """Return the devices of a pool that can be allocated at all, or those that can't because of
-    what they use.
+def matches(
+    driver: str,
+    listed: Sequence[devices.Device],
+    expressions: Sequence[str],
+    selectors: devices.Selectors,
+) -> tuple[Matches, int]:
+    """Return which devices of a driver all expressions select, and about how many microseconds
+    that took.
     """
-    listed = [
+    passing: Sequence[int] = range(len(listed))
+    failed, total = {}, 0
+    for expression in expressions:
+        asked = [listed[at] for at in passing]
+        answers, cost = selectors.answers(expression, driver, asked)
+        total += cost
+        for at, answer in zip(passing, answers, strict=True):
+            if isinstance(answer, devices.SelectorError):
+                failed[at] = f"{expression!r}: {answer}"
+        passing = [at for at, answer in zip(passing, answers, strict=True) if answer is True]
+    passes = np.zeros(len(listed), dtype=np.bool_)
+    passes[np.array(passing, dtype=np.int64)] = True
+    return Matches(passes, failed), total
+
+
+def part_of(pool: devices.Pool) -> Part:
+    """Return the devices of a pool."""
+    reached = [
         (device, access)
         for each in (pool.slices if pool.complete and not pool.duplicate else ())
         for device in each.devices
         if (access := device.access or each.access) is not None
-        and bool(device.unsupported) is unsupported
     ]
+    listed = [(device, access) for device, access in reached if not device.unsupported]
     return Part(
-        pool,
-        tuple(device for device, _ in listed),
-        tuple(devices.DeviceId(pool.driver, pool.name, device.name) for device, _ in listed),
-        tuple(access for _, access in listed),
+        pool=pool,
+        listed=tuple(device for device, _ in listed),
+        access=tuple(access for _, access in listed),
+        unsupported=tuple(device for device, _ in reached if device.unsupported),
     )
 
 
@@ -103,14 +164,23 @@ class DeviceTable:
     def __init__(self, parts: Iterable[Part], layout: nodes.NodeLayout) -> None:
         self._parts = tuple(parts)
         self._layout = layout
-        self.devices = [device for part in self._parts for device in part.listed]
-        self.ids = [each for part in self._parts for each in part.ids]
-        self.access = [each for part in self._parts for each in part.access]
-        rows = layout.rows
+        every = itertools.chain.from_iterable
+        self.devices = list(every([part.listed for part in self._parts]))
+        self.access = list(every([part.access for part in self._parts]))
+        sizes = [len(part.listed) for part in self._parts]
+        self.size = sum(sizes)
+        """The number of devices D."""
+        starts = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(sizes, dtype=np.int64)))
+        self._part_starts = starts[:-1]
+        self._places: dict[devices.PoolId, tuple[Part | None, int]] = {
+            part.id: (part, start)
+            for part, start in zip(self._parts, self._part_starts.tolist(), strict=True)
+        }
+        names = every([part.nodes for part in self._parts])
         self.rows: Ints = np.fromiter(
-            (rows.get(each.node, NOWHERE) for each in self.access),
+            map(layout.rows.get, names, itertools.repeat(NOWHERE)),
             dtype=np.int64,
-            count=len(self.access),
+            count=self.size,
         )
         """The row of each device (D,) that one node alone can use."""
         self._order = np.argsort(self.rows, kind="stable")
@@ -119,10 +189,25 @@ class DeviceTable:
         self._matches: dict[tuple[str, ...], Matches] = {}
         self._tolerated: dict[tuple[devices.DeviceToleration, ...], Flags] = {}
 
-    @cached_property
-    def positions(self) -> Mapping[devices.DeviceId, int]:
-        """By device, its position."""
-        return {each: at for at, each in enumerate(self.ids)}
+    def id_of(self, at: int) -> devices.DeviceId:
+        """Return what identifies the device at a position."""
+        pool = self._parts[int(self._part_starts.searchsorted(at, side="right")) - 1].pool
+        return devices.DeviceId(pool.driver, pool.name, self.devices[at].name)
+
+    def position(self, device: devices.DeviceId) -> int | None:
+        """Return the position of a device; None if it isn't there, or is never allocated."""
+        part, start = self._places.get(devices.PoolId(device.driver, device.pool), (None, 0))
+        at = None if part is None else part.positions.get(device.device)
+        return None if at is None else start + at
+
+    def flags(self, chosen: Iterable[devices.DeviceId]) -> Flags:
+        """Return which devices (D,) are among these."""
+        found = np.zeros(self.size, dtype=np.bool_)
+        for device in chosen:
+            at = self.position(device)
+            if at is not None:
+                found[at] = True
+        return found
 
     def _shared(self) -> list[tuple[nodes.Mask, Ints]]:
         """Return the devices that several nodes can use, by the nodes (N,) that can."""
@@ -168,9 +253,7 @@ class DeviceTable:
     def unready(self) -> nodes.Mask:
         """Nodes (N,) with devices of a pool that is being updated or has a name twice."""
         mask = np.zeros(self._layout.size, dtype=np.bool_)
-        for part in self._parts:
-            if part.pool.complete and not part.pool.duplicate:
-                continue
+        for part in [part for part in self._parts if part.unready]:
             for each in part.pool.slices:
                 for access in (each.access, *(device.access for device in each.devices)):
                     if access is not None:
@@ -186,13 +269,17 @@ class DeviceTable:
         """Return which devices (D,) all expressions select."""
         found = self._matches.get(expressions)
         if found is None:
-            parts = [part.matching(expressions, selectors, spend) for part in self._parts]
-            failed = {}
-            start = 0
-            for part in parts:
-                failed.update({start + at: error for at, error in part.failed.items()})
-                start += part.passes.size
-            every = [np.zeros(0, dtype=np.bool_), *(part.passes for part in parts)]
+            parts = [
+                part.matches.get(expressions) or part.matching(expressions, selectors, spend)
+                for part in self._parts
+            ]
+            failed = {
+                start + at: error
+                for part, start in zip(parts, self._part_starts.tolist(), strict=True)
+                if part.failed
+                for at, error in part.failed.items()
+            }
+            every = [np.zeros(0, dtype=np.bool_), *[part.passes for part in parts]]
             found = self._matches[expressions] = Matches(np.concatenate(every), failed)
         return found
 
@@ -206,24 +293,23 @@ class DeviceTable:
         use, sorted.
         """
         found: Counter[str] = Counter()
-        for part in self._unsupported:
-            passes = np.ones(len(part.listed), dtype=np.bool_)
+        for part in self._with_unsupported:
+            passes = np.ones(len(part.unsupported), dtype=np.bool_)
             if expressions:
                 assert selectors is not None
-                passes = part.matching(expressions, selectors, spend).passes
-            found.update(part.listed[at].unsupported for at in np.flatnonzero(passes).tolist())
+                passes = part.matching_unsupported(expressions, selectors, spend).passes
+            found.update(part.unsupported[at].unsupported for at in np.flatnonzero(passes).tolist())
         return dict(sorted(found.items()))
 
     @cached_property
-    def _unsupported(self) -> list[Part]:
-        parts = (part_of(part.pool, unsupported=True) for part in self._parts)
-        return [part for part in parts if part.listed]
+    def _with_unsupported(self) -> list[Part]:
+        return [part for part in self._parts if part.unsupported]
 
     def tolerated(self, tolerations: tuple[devices.DeviceToleration, ...]) -> Flags:
         """Return which devices (D,) have no taint that isn't tolerated."""
         found = self._tolerated.get(tolerations)
         if found is None:
-            found = np.ones(len(self.devices), dtype=np.bool_)
+            found = np.ones(self.size, dtype=np.bool_)
             for at, taints in self._tainted:
                 found[at] = all(
                     any(each.tolerates(taint) for each in tolerations) for taint in taints
@@ -232,11 +318,12 @@ class DeviceTable:
         return found
 
     @cached_property
-    def _tainted(self) -> list[tuple[int, list[devices.DeviceTaint]]]:
+    def _tainted(self) -> list[tuple[int, tuple[devices.DeviceTaint, ...]]]:
         return [
-            (at, taints)
-            for at, device in enumerate(self.devices)
-            if (taints := [each for each in device.taints if each.effect in EFFECTS])
+            (start + at, taints)
+            for part, start in zip(self._parts, self._part_starts.tolist(), strict=True)
+            if part.tainted
+            for at, taints in part.tainted
         ]
 
 
