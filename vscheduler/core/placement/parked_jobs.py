@@ -10,7 +10,6 @@ from collections.abc import Hashable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.core.fair_share import demands, node_pools
 from vscheduler.core.model import decisions, resources
 from vscheduler.core.placement import unschedulable_classes
 from vscheduler.core.session import parked_groups, reasons
@@ -84,8 +83,7 @@ def report(session: working.Session) -> None:
             session.spend("parked", STATUS_COST * len(group.members))
         parking.explain(group, reason)
     budget.charge()
-    domains = {} if session.pools.merged else _domains(session)
-    parking.seen = parked_groups.Seen(free=free, outlooks=outlooks, domains=domains)
+    parking.seen = parked_groups.Seen(free=free, outlooks=outlooks, domains=session.pools.known)
 
 
 def _free(session: working.Session) -> resources.Vector:
@@ -103,22 +101,13 @@ def _outlooks(session: working.Session) -> Mapping[str, Hashable]:
     }
 
 
-def _domains(session: working.Session) -> Mapping[demands.Pair, node_pools.Domain]:
-    """Return the nodes that pods could use, where these only change with nodes and queues."""
-    domains = [node_pools.Domain(mask) for mask in session.pools.masks]
-    return {
-        pair: domains[domain]
-        for pair, (domain, _) in session.pools.demands.items()
-        if not (pair[1].constraints.volumes or pair[1].constraints.resource_claims)
-    }
-
-
 def _requests(session: working.Session, groups: Groups) -> resources.Vector:
     """Return the requests of pods of these groups, (G, R)."""
     parking = session.parking
-    rows = [parking.groups[group] for group in groups]
-    requests: resources.Vector = parking.found.requests[rows]
-    return requests
+    requests: resources.Vector = parking.found.members.requests
+    if len(groups) == len(parking.found.groups):
+        return requests
+    return requests[[parking.groups[group] for group in groups]]
 
 
 def _fits(session: working.Session, requests: resources.Vector, free: resources.Vector) -> Flags:

@@ -12,7 +12,6 @@ queue has, is compared by `placement.parked_jobs` once plugins are open.
 
 import itertools
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Protocol
 
 from vscheduler.core.config import policy as policies
@@ -94,9 +93,9 @@ class Parking:
         self._division = division
         self._vain = {} if vain is None else vain
         self._still_vain: dict[str, vain_claims.VainClaims] = {}
-        self._rows = {group: row for row, group in enumerate(found.groups)}
+        self._rows = dict(found.rows)
         self.groups: Mapping[parked_groups.ParkedGroup, int] = self._rows
-        """The groups that are still parked, with their rows in `found.requests`."""
+        """The groups that are still parked, with their rows in `found.members.requests`."""
         self.seen: parked_groups.Seen | None = None
         """What reasons in this cycle depend on; None until they are given."""
         self._explained: dict[parked_groups.ParkedGroup, parked_groups.ParkedGroup] = {}
@@ -124,12 +123,12 @@ class Parking:
         if reason != group.reason:
             self._explained[group] = group.explained(reason)
         elif group.is_stale:
-            self._explained[group] = replace(group, is_stale=False)
+            self._explained[group] = group.marked(is_stale=False)
 
     def leave_stale(self, group: parked_groups.ParkedGroup) -> None:
         """Say nothing of a group in this cycle; the next cycle finds out its reason."""
         if not group.is_stale:
-            self._explained[group] = replace(group, is_stale=True)
+            self._explained[group] = group.marked(is_stale=True)
 
     def vain(self, action: str) -> vain_claims.VainClaims | None:
         """Return what the action saw when it last found victims for nobody, if that is known."""
@@ -160,10 +159,18 @@ class Parking:
             return self.found.statuses
         return parked_groups.statuses_of(self._explained.get(group, group) for group in self._rows)
 
+    def first_without_room(self) -> Mapping[str, jobs.JobId]:
+        """Return by queue the first job, still parked, whose status says that it lacks room."""
+        if len(self._rows) == len(self.found.groups) and not self._explained:
+            return self.found.first_without_room
+        return parked_groups.first_without_room(
+            self._explained.get(group, group) for group in self._rows
+        )
+
     def uids(self) -> Collection[str]:
         """Return the UIDs of all jobs that are still parked."""
         if len(self._rows) == len(self.found.groups):
-            return self.found.uids
+            return self.found.members.uids
         return {job.uid for group in self._rows for job in group.members.values()}
 
     def of_queues(
@@ -209,6 +216,9 @@ class Parking:
         space: resources.ResourceSpace,
     ) -> parked_groups.ParkedGroups:
         """Return the groups to park after this cycle."""
+        are_all = len(self._rows) == len(self.found.groups)
+        if are_all and not (self._explained or self._candidates):
+            return self.found
         staying = [self._explained.get(group, group) for group in self._rows]
         for group in self._woken:
             left = group.only(
@@ -219,6 +229,8 @@ class Parking:
                 }
             )
             staying += [] if left is None else [left]
+        if are_all and not self._candidates:
+            return parked_groups.ParkedGroups(staying, like=self.found)
         if self._candidates:
             by_name = {status.job: status for status in statuses}
             found = [

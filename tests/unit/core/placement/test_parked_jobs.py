@@ -10,7 +10,7 @@ from tests.unit.core.placement.parked_cluster import PICTURE, TREE, WAITING, Aro
 from vscheduler.core import actions, compat, cycle, plugins
 from vscheduler.core.api import contracts
 from vscheduler.core.config import policy
-from vscheduler.core.fair_share import node_pools
+from vscheduler.core.fair_share import node_domains
 from vscheduler.core.model import decisions, jobs, snapshot
 from vscheduler.core.session import parked_groups, parked_jobs
 
@@ -161,7 +161,7 @@ def test_another_configuration_wakes_all() -> None:
 def test_too_many_kinds_of_nodes_wake_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not all domains are told apart then, and how they are merged depends on all pods."""
     around = waiting()
-    monkeypatch.setattr(node_pools, "DOMAINS_MAX", 1)
+    monkeypatch.setattr(node_domains, "DOMAINS_MAX", 1)
     around.show(pictures.documents("queue q job q/late cpu=5 select=zone=a -")[1])
     around.show(pictures.documents("queue q job q/late cpu=5 select=zone=a -")[2])
     around.cycle()
