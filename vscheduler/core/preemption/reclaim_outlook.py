@@ -55,7 +55,7 @@ def _waiting(
 
     Only reasons of this cycle and those of parked jobs can say so.
     """
-    found = dict(session.parking.first_without_room())
+    found = dict(session.parking.now().first_without_room)
     for job, reason in session.reasons.by_job.items():
         if reason.code is not NO_ROOM:
             continue

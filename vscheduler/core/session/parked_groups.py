@@ -20,6 +20,8 @@ from vscheduler.core.session import job_division, job_state, vain_claims
 
 Statuses: TypeAlias = Mapping[jobs.JobId, decisions.GroupStatus]
 
+NO_ROOM = decisions.ReasonCode.NO_ROOM
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ParkedGroup:
@@ -35,8 +37,6 @@ class ParkedGroup:
     statuses: Statuses
     due: Mapping[jobs.JobId, float]
     """When the admission of each job with minResources expires."""
-    is_stale: bool = False
-    """Whether the budget was too small to tell whether the reason is still right."""
     first: jobs.Job = field(init=False, repr=False)
     """The first job."""
 
@@ -59,25 +59,13 @@ class ParkedGroup:
 
     def explained(self, reason: decisions.Reason) -> "ParkedGroup":
         """Return the group with another reason, and with statuses that give this reason."""
-        statuses = {job: _with_reason(status, reason) for job, status in self.statuses.items()}
-        return self._with(reason, statuses, is_stale=False)
-
-    def marked(self, *, is_stale: bool) -> "ParkedGroup":
-        """Return the group, with a reason that is stale or right."""
-        return self._with(self.reason, self.statuses, is_stale=is_stale)
-
-    def _with(
-        self, reason: decisions.Reason, statuses: Statuses, *, is_stale: bool
-    ) -> "ParkedGroup":
-        """Return the same jobs with this reason: `replace`, which is slow, for thousands."""
         return ParkedGroup(
             likeness=self.likeness,
             request=self.request,
             reason=reason,
             members=self.members,
-            statuses=statuses,
+            statuses={job: _with_reason(each, reason) for job, each in self.statuses.items()},
             due=self.due,
-            is_stale=is_stale,
         )
 
 
@@ -151,13 +139,18 @@ class ParkedGroups:
     """Groups in order of their first jobs, with what follows from them; kept while none changes."""
 
     def __init__(
-        self, groups: Iterable[ParkedGroup] = (), like: "ParkedGroups | None" = None
+        self,
+        groups: Iterable[ParkedGroup] = (),
+        stale: Collection[ParkedGroup] = frozenset(),
+        like: "ParkedGroups | None" = None,
     ) -> None:
         """`like` are the same jobs in groups of the same order, for other reasons."""
         if like is None:
             groups = sorted(groups, key=lambda group: group.first.id)
         self.groups = tuple(groups)
         self.members: ParkedMembers = ParkedMembers(self.groups) if like is None else like.members
+        self.stale = frozenset(stale)
+        """Groups for which the budget was too small to tell whether their reasons are right."""
         self.jobs, self.due = self.members.jobs, self.members.due
 
     @cached_property
@@ -168,12 +161,24 @@ class ParkedGroups:
     @cached_property
     def statuses(self) -> Sequence[decisions.GroupStatus]:
         """The statuses of all jobs, by job, without stale ones."""
-        return statuses_of(self.groups)
+        told = (group.statuses.values() for group in self._told)
+        return sorted(itertools.chain.from_iterable(told), key=operator.attrgetter("job"))
 
     @cached_property
     def first_without_room(self) -> Mapping[str, jobs.JobId]:
         """By queue, the first job whose status says that it lacks room."""
-        return first_without_room(self.groups)
+        found: dict[str, jobs.JobId] = {}
+        for group in self._told:
+            first = group.first
+            if group.reason.code is NO_ROOM and first.queue not in found:
+                found[first.queue] = first.id
+        return found
+
+    @property
+    def _told(self) -> Sequence[ParkedGroup]:
+        """The groups without stale ones."""
+        stale = self.stale
+        return [group for group in self.groups if group not in stale] if stale else self.groups
 
     @cached_property
     def by_queue(self) -> Mapping[str, Sequence[ParkedGroup]]:
@@ -183,25 +188,15 @@ class ParkedGroups:
             found.setdefault(group.first.queue, []).append(group)
         return found
 
+    def is_equal(self, to: "ParkedGroups") -> bool:
+        """Whether these are the same groups, with the same ones stale."""
+        return self.groups == to.groups and self.stale == to.stale
+
     def only(self, staying: Collection[jobs.JobId]) -> "ParkedGroups":
         """Return these jobs only."""
-        return ParkedGroups(filter(None, (group.only(staying) for group in self.groups)))
-
-
-def statuses_of(groups: Iterable[ParkedGroup]) -> Sequence[decisions.GroupStatus]:
-    """Return the statuses of all jobs of these groups, by job, without stale ones."""
-    told = (group.statuses.values() for group in groups if not group.is_stale)
-    return sorted(itertools.chain.from_iterable(told), key=operator.attrgetter("job"))
-
-
-def first_without_room(groups: Iterable[ParkedGroup]) -> Mapping[str, jobs.JobId]:
-    """Return by queue the first job whose status says that it lacks room."""
-    found: dict[str, jobs.JobId] = {}
-    for group in groups:
-        if group.reason.code is decisions.ReasonCode.NO_ROOM and not group.is_stale:
-            first = group.first
-            found[first.queue] = min(first.id, found.get(first.queue, first.id))
-    return found
+        left = {group: group.only(staying) for group in self.groups}
+        stale = {each for group, each in left.items() if each is not None and group in self.stale}
+        return ParkedGroups(filter(None, left.values()), stale)
 
 
 NO_GROUPS = ParkedGroups()

@@ -266,7 +266,7 @@ class Session:
         self._waiting = (-1, ())
         if self.parking.seen is not None:
             for group in woken:
-                if group.is_stale:
+                if group in self.parking.stale:
                     self.reasons.skip(*group.members)
                     continue
                 for job in group.members:

@@ -304,11 +304,11 @@ def test_a_rest_that_was_left_out_is_told_later() -> None:
     """A stale group has no status, and keeps its jobs parked."""
     around = waiting()
     groups = around.opened().parking.found.groups
-    stale = dataclasses.replace(groups[0], is_stale=True)
-    found = parked_jobs.Parking(parked_groups.ParkedGroups([stale, *groups[1:]]))
-    assert {each.job for each in found.statuses()} == WAITING - stale.members.keys()
-    found.explain(stale, stale.reason)
-    assert {each.job for each in found.statuses()} == WAITING
+    found = parked_jobs.Parking(parked_groups.ParkedGroups(groups, {groups[0]}))
+    assert {each.job for each in found.now().statuses} == WAITING - groups[0].members.keys()
+    assert found.now() is found.found
+    found.explain(groups[0], groups[0].reason)
+    assert {each.job for each in found.now().statuses} == WAITING
 
 
 @pytest.mark.parametrize("hook", ["allocatable", "queue_outlook"])
