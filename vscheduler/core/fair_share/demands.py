@@ -100,8 +100,14 @@ class QueueDemands:
                     known = found[pair] = PodCount((job.id, place))
                 known.held += held
                 known.pending += pending
-        if settled.pods:
-            _add(found, settled)
+        for pair, (first, place, _, _, held, pending) in settled.pods.items():
+            known = found.get(pair)
+            if known is None:
+                found[pair] = PodCount((first, place), held, pending)
+            else:
+                known.place = min(known.place, (first, place))
+                known.held += held
+                known.pending += pending
         for number, pair in enumerate(awaited):
             queues.setdefault(pair[0], LAST)
             found.setdefault(pair, PodCount((LAST, number))).pending += 1
@@ -113,18 +119,6 @@ class QueueDemands:
         """Those that have a job, in order of jobs."""
         self.bounded: Sequence[jobs.Job] = bounded
         """Jobs with minResources, without counted ones."""
-
-    @cached_property
-    def pods(self) -> Mapping[Pair, PodCount]:
-        """The pods of all jobs, and future pods. In order of jobs, so that equal jobs give an equal
-        order.
-        """
-        every = {
-            pair: PodCount(each.place, each.held, each.pending)
-            for pair, each in self.unparked.items()
-        }
-        _add(every, self.parked)
-        return {pair: every[pair] for pair in sorted(every, key=lambda pair: every[pair].place)}
 
     @property
     def promised(self) -> Iterable[tuple[str, resources.ResourceMap]]:
@@ -178,18 +172,6 @@ class QueueDemands:
                 for name, amount in pod_class.counted.items():
                     row[columns[name]] += amount * count
         return sums
-
-
-def _add(found: dict[Pair, PodCount], counted: CountedPods) -> None:
-    """Add counted pods, in the places that their jobs would have given them."""
-    for pair, (first, place, _, _, held, pending) in counted.pods.items():
-        known = found.get(pair)
-        if known is None:
-            found[pair] = PodCount((first, place), held, pending)
-        else:
-            known.place = min(known.place, (first, place))
-            known.held += held
-            known.pending += pending
 
 
 class Session(Protocol):
