@@ -102,6 +102,7 @@ def test_pods_like_parked_ones(gone: tuple[str, ...]) -> None:
 def test_what_is_known_ends_with_the_queue_or_the_jobs() -> None:
     """A closed queue's pods aren't in demand; nor are those of a job that is gone."""
     around = waiting(RICH, TREE)
+    around.cycle()  # the first with all of them parked from the beginning
     before = around.opened()
     assert kept_demands(before) is before.known_domains.parked
     around.change("Queue", "r", status={"state": "Closed"})
