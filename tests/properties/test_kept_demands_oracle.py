@@ -80,23 +80,46 @@ def both(around: Around) -> tuple[session.Session, session.Session]:
 
 
 RICH = """
-    node n1 cpu=8 cordoned   node n2 cpu=8 label=zone=b   node n3 cpu=8
+    node n1 cpu=8 cordoned label=zone=b   node n2 cpu=8 label=zone=b   node n3 cpu=8 label=zone=c
     queue q   queue r
-    job q/there min=1 cpu=5 phase=Running n1 n2   job r/here min=1 cpu=2 phase=Running n3*2
-    job q/zone min=1 cpu=5 select=zone=b phase=Inqueue -
+    job q/a0 min=1 cpu=5 select=zone=b phase=Running n1
+    job q/here min=1 cpu=4 phase=Running n2 n3
+    job r/as min=1 cpu=3 select=zone=c phase=Inqueue -
     job q/like min=1 cpu=5 phase=Inqueue -
-    job r/as min=1 cpu=5 phase=Inqueue -
+    job q/zone min=1 cpu=5 select=zone=b phase=Inqueue -
+    job r/zz min=1 cpu=3 select=zone=c phase=Running n3
 """
+"""Pods of one class and queue run and wait; a0 is on a node that takes no more of them."""
 
 
-@pytest.mark.parametrize("gone", [(), ("there-0",), ("there-0", "there-1")])
+@pytest.mark.parametrize("gone", [(), ("a0-0",), ("here-0",)])
 def test_pods_like_parked_ones(gone: tuple[str, ...]) -> None:
-    """Pods of one class run in the same queue, on a node that takes no more of them, too."""
+    """Domains come in the order of all jobs, with none of those whose pods count as pinned left
+    out.
+    """
     around = waiting(RICH, TREE)
-    assert {"default/zone", "default/like"} <= around.parked
+    assert {"default/as", "default/zone", "default/like"} <= around.parked
     around.end(*gone)
-    around.show({**around.documents["PodGroup", "there"], "status": {"phase": "Running"}})
     compare(*both(around))
+    around.change("Queue", "r", status={"state": "Closed"})
+    around.cycle()
+    compare(*both(around))
+
+
+def test_nodes_as_before_a_loss_are_others() -> None:
+    """What is known of domains is about the nodes as they are."""
+    tree = {**TREE, "actions": "enqueue, allocate, backfill, reclaim"}
+    around = waiting(RICH.replace("node n1", "node n0 cpu=9   node n1"), tree)
+    around.remove("Node", "n0")
+    for _ in range(3):
+        around.cycle()
+    found, anew = both(around)
+    earlier = [each.pools_before(30.0) for each in (found, anew)]
+    assert found.known_domains.parked.counted.pods
+    assert earlier[0] is not None
+    assert earlier[1] is not None
+    assert requested(earlier[0]) == requested(earlier[1])
+    assert np.array_equal(earlier[0].masks, earlier[1].masks)
 
 
 def test_what_is_known_ends_with_the_queue_or_the_jobs() -> None:
