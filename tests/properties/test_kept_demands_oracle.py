@@ -135,6 +135,7 @@ def test_what_is_known_ends_with_the_queue_or_the_jobs() -> None:
     compare(*both(around))
     around.change("Queue", "r", status={"state": "Open"})
     around.cycle()
+    around.cycle()
     around.change("Pod", "zone-0", status={"phase": "Failed"})
     found, anew = both(around)
     compare(found, anew)

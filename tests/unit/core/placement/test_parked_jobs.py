@@ -345,9 +345,8 @@ def test_each_resource_has_a_largest_hole_of_its_own() -> None:
     """One node has most of both; then another has more memory, and no more cpu."""
     around = waiting(
         """
-        node n1 cpu=8 memory=8Gi   node n2 cpu=7 memory=8Gi   queue q
-        job q/a1 min=1 cpu=9 memory=9Gi phase=Inqueue -
-        job q/a2 min=1 cpu=7500m memory=7Gi phase=Inqueue -
+        node n1 cpu=8 memory=8Gi   node n2 cpu=7 memory=7Gi   queue q
+        job q/a2 min=1 cpu=7500m memory=7500Mi phase=Inqueue -
         job q/there min=1 cpu=1 memory=2Gi phase=Running n1
         job q/other min=1 cpu=1 memory=3Gi phase=Running n2
         """
