@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from vscheduler.core.api import contracts
-from vscheduler.core.fair_share import demands, node_pools
+from vscheduler.core.fair_share import demands, node_domains, node_pools
 from vscheduler.core.model import (
     constraints,
     decisions,
@@ -64,9 +64,9 @@ class Opened:
         return ()
 
     @property
-    def known_domains(self) -> dict[tuple[str, jobs.PodClass], node_pools.Domain]:
+    def known_domains(self) -> node_domains.KnownDomains:
         """None."""
-        return {}
+        return node_domains.NOTHING_KNOWN
 
     @property
     def total(self) -> resources.Vector:

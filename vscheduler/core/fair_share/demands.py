@@ -1,7 +1,7 @@
 """Demand of queues as the cycle begins: what pods hold and ask for, added up once per pod class."""
 
 import itertools
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple, Protocol
@@ -10,6 +10,12 @@ from vscheduler.core.model import jobs, queues, resources, snapshot
 
 Pair = tuple[str, jobs.PodClass]
 """A queue's name and a pod class."""
+
+Place = tuple[jobs.JobId, int]
+"""The first of the jobs that have pods of a pair, by ID, and the place of the class in this job."""
+
+LAST = jobs.JobId("\U0010ffff")
+"""Comes after the ID of every job."""
 
 
 class CountedPod(NamedTuple):
@@ -25,17 +31,40 @@ class CountedPod(NamedTuple):
     pending: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class CountedPods:
     """Jobs that were added up in an earlier cycle, and haven't changed."""
 
-    pods: Collection[CountedPod] = ()
+    pods: Mapping[Pair, CountedPod] = field(default_factory=dict)
     queues: Mapping[str, jobs.JobId] = field(default_factory=dict)
     """Queues of these jobs, each with its first job by ID."""
     promised: Mapping[str, resources.ResourceMap] = field(default_factory=dict)
     """By queue, what admitted groups among them were promised and don't have yet."""
     required: Mapping[str, resources.ResourceMap] = field(default_factory=dict)
     """By queue, what groups among them hold of their minResources."""
+
+    @cached_property
+    def pending(self) -> Mapping[str, resources.ResourceMap]:
+        """By queue, what their pending pods request."""
+        sums: dict[str, dict[str, int]] = {}
+        for _, _, queue, pod_class, _, pending in self.pods.values():
+            if pending:
+                row = sums.setdefault(queue, {})
+                for name, amount in pod_class.counted.items():
+                    row[name] = row.get(name, 0) + amount * pending
+        return sums
+
+
+NOBODY = CountedPods()
+
+
+@dataclass(slots=True)
+class PodCount:
+    """How many pods of one class in one queue hold resources, and how many are pending."""
+
+    place: Place
+    held: int = 0
+    pending: int = 0
 
 
 class QueueDemands:
@@ -46,42 +75,47 @@ class QueueDemands:
         space: resources.ResourceSpace,
         every: Iterable[jobs.Job],
         awaited: Iterable[Pair] = (),
-        counted: Sequence[CountedPods] = (),
+        settled: CountedPods = NOBODY,
+        parked: CountedPods = NOBODY,
     ) -> None:
         """`awaited` are future pods for which room is reserved. Such pods count as pending.
 
-        `every` are all other jobs than those in `counted`, by ID.
+        `every` are all other jobs than those counted before, by ID. Parked jobs hold nothing, and
+        are of very many kinds; so their sums are kept, and nothing here goes through them.
         """
-        self._space, self._counted = space, counted
-        self.pods: Mapping[Pair, tuple[int, int]]
-        """How many pods hold resources, and how many are pending. In order of jobs, so that equal
-        jobs give an equal order."""
-        found: dict[Pair, list[int]] = {}
+        self._space, self._settled = space, settled
+        self.parked = parked
+        found: dict[Pair, PodCount] = {}
         queues: dict[str, jobs.JobId] = {}
-        """Queues with a job, each with its first job."""
-        places: dict[Pair, tuple[jobs.JobId, int]] = {}
-        """Where each pair comes first."""
         bounded: list[jobs.Job] = []
         for job in every:
             if job.queue not in queues:
                 queues[job.queue] = job.id
             if job.min_resources is not None:
                 bounded.append(job)
-            for pod_class, (held, pending) in job.classes.items():
-                known = found.get((job.queue, pod_class))
+            for place, (pod_class, (held, pending)) in enumerate(job.classes.items()):
+                pair = (job.queue, pod_class)
+                known = found.get(pair)
                 if known is None:
-                    found[job.queue, pod_class] = [held, pending]
-                    places[job.queue, pod_class] = job.id, len(places)
-                else:
-                    known[0] += held
-                    known[1] += pending
-        if counted:
-            found, queues = _with_counted(found, places, queues, counted)
-        for pair in awaited:
-            queues.setdefault(pair[0], jobs.JobId(""))
-            found.setdefault(pair, [0, 0])[1] += 1
-        self.pods = {pair: (held, pending) for pair, (held, pending) in found.items()}
-        self.queues = tuple(queues)
+                    known = found[pair] = PodCount((job.id, place))
+                known.held += held
+                known.pending += pending
+        for pair, (first, place, _, _, held, pending) in settled.pods.items():
+            known = found.get(pair)
+            if known is None:
+                found[pair] = PodCount((first, place), held, pending)
+            else:
+                known.place = min(known.place, (first, place))
+                known.held += held
+                known.pending += pending
+        for number, pair in enumerate(awaited):
+            queues.setdefault(pair[0], LAST)
+            found.setdefault(pair, PodCount((LAST, number))).pending += 1
+        self.unparked: Mapping[Pair, PodCount] = found
+        """The pods of all jobs that aren't parked, and future pods."""
+        for queue, first in itertools.chain(settled.queues.items(), parked.queues.items()):
+            queues[queue] = min(queues.get(queue, first), first)
+        self.queues = tuple(sorted(queues, key=queues.__getitem__))
         """Those that have a job, in order of jobs."""
         self.bounded: Sequence[jobs.Job] = bounded
         """Jobs with minResources, without counted ones."""
@@ -89,17 +123,28 @@ class QueueDemands:
     @property
     def promised(self) -> Iterable[tuple[str, resources.ResourceMap]]:
         """By queue, what was promised to counted groups that don't have it yet."""
-        return itertools.chain.from_iterable(each.promised.items() for each in self._counted)
+        return itertools.chain(self._settled.promised.items(), self.parked.promised.items())
+
+    def pending_of(self, pair: Pair) -> int:
+        """Return how many pods of this pair are pending."""
+        unparked, parked = self.unparked.get(pair), self.parked.pods.get(pair)
+        return (unparked.pending if unparked else 0) + (parked.pending if parked else 0)
 
     @cached_property
     def held(self) -> Mapping[str, list[int]]:
         """Resources held by pods of each queue, one amount per column; read-only."""
-        return self._sums({pair: held for pair, (held, _) in self.pods.items()})
+        return self._sums({pair: each.held for pair, each in self.unparked.items()})
 
     @cached_property
     def pending(self) -> Mapping[str, list[int]]:
         """Resources requested by pending pods of each queue, one amount per column; read-only."""
-        return self._sums({pair: pending for pair, (_, pending) in self.pods.items()})
+        sums = self._sums({pair: each.pending for pair, each in self.unparked.items()})
+        columns = self._space.columns
+        for queue, amounts in self.parked.pending.items():
+            row = sums[queue]
+            for name, amount in amounts.items():
+                row[columns[name]] += amount
+        return sums
 
     @cached_property
     def elastic(self) -> Mapping[str, list[int]]:
@@ -112,10 +157,9 @@ class QueueDemands:
             row = sums[job.queue]
             for name, has in job.allocated.items():
                 row[self._space.columns[name]] -= has - job.elastic.get(name, 0)
-        for counted in self._counted:
-            for queue, amounts in counted.required.items():
-                for name, amount in amounts.items():
-                    sums[queue][self._space.columns[name]] -= amount
+        for queue, amounts in self._settled.required.items():
+            for name, amount in amounts.items():
+                sums[queue][self._space.columns[name]] -= amount
         return sums
 
     def _sums(self, counts: Mapping[Pair, int]) -> Mapping[str, list[int]]:
@@ -128,30 +172,6 @@ class QueueDemands:
                 for name, amount in pod_class.counted.items():
                     row[columns[name]] += amount * count
         return sums
-
-
-def _with_counted(
-    found: Mapping[Pair, list[int]],
-    places: dict[Pair, tuple[jobs.JobId, int]],
-    queues: dict[str, jobs.JobId],
-    counted: Iterable[CountedPods],
-) -> tuple[dict[Pair, list[int]], dict[str, jobs.JobId]]:
-    """Return pods and queues with counted pods, in the order that their jobs would have given."""
-    every = dict(found)
-    for known in counted:
-        for queue, job in known.queues.items():
-            queues[queue] = min(queues.get(queue, job), job)
-        for first, place, queue, pod_class, held, pending in known.pods:
-            pair, where = (queue, pod_class), (first, place)
-            if pair in every:
-                places[pair] = min(places[pair], where)
-                every[pair][0] += held
-                every[pair][1] += pending
-            else:
-                places[pair] = where
-                every[pair] = [held, pending]
-    ordered = {pair: every[pair] for pair in sorted(every, key=places.__getitem__)}
-    return ordered, {queue: queues[queue] for queue in sorted(queues, key=queues.__getitem__)}
 
 
 class Session(Protocol):

@@ -217,16 +217,13 @@ class FairShares:
         return self._pools.anywhere
 
     def _count(self) -> None:
-        """Add up pods and requests by queue and domain."""
+        """Fill in pods and requests by queue and domain."""
         columns = self.space.columns
-        sums: dict[tuple[str, int], tuple[int, list[int]]] = {}
-        for (queue, pod_class), (domain, count) in self._pools.demands.items():
-            pods, row = sums.get((queue, domain)) or (0, [0] * self.space.size)
-            for name, amount in pod_class.counted.items():
-                row[columns[name]] += amount * count
-            sums[queue, domain] = (pods + count, row)
-        for (queue, domain), (pods, row) in sums.items():
-            self._pods[self.places[queue], domain] = pods
+        for (queue, domain), asked in self._pools.requested.items():
+            row = [0] * self.space.size
+            for name, amount in asked.amounts.items():
+                row[columns[name]] += amount
+            self._pods[self.places[queue], domain] = asked.pods
             self._demands[self.places[queue], domain] = row
 
     def bases(self, queue: str) -> Mapping[str, decisions.Basis]:

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from vscheduler.core.fair_share import node_pools
+from vscheduler.core.fair_share import usable_nodes
 from vscheduler.core.model import nodes, resources, snapshot
 
 
@@ -91,10 +91,10 @@ def _held(taken: snapshot.Snapshot, names: Collection[str]) -> dict[str, resourc
 
 
 def nodes_before(
-    pool: node_pools.PoolNodes,
+    pool: usable_nodes.PoolNodes,
     lost: Mapping[str, snapshot.NodeLoss],
     space: resources.ResourceSpace,
-) -> node_pools.PoolNodes:
+) -> usable_nodes.PoolNodes:
     """Return the nodes as if nothing had been lost, with the pods that are there now."""
     names = sorted({*pool.layout.names, *lost})
     layout = pool.layout.variant(
@@ -117,7 +117,7 @@ def nodes_before(
         allocatable[row] = np.maximum(allocatable[row], space.present(loss.allocatable))
         if name not in pool.layout.rows:
             others[row] = space.present(loss.others)
-    return node_pools.PoolNodes(
+    return usable_nodes.PoolNodes(
         layout=layout, allocatable=allocatable, others=others, ours=ours, devices=devices
     )
 

@@ -4,7 +4,6 @@ A queue within its share can still stand in the way of another queue: its pods u
 need, while part of the share is on nodes only its own pods can use.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -188,10 +187,11 @@ def _held(
     found: list[tuple[NDArray[np.intp], ...]] = []
     amounts: list[NDArray[np.float64]] = []
     for pod_class, placed in by_class.items():
-        domains: Mapping[str, int] = pools.domains.get(pod_class, {})
+        found_domains = {name: pools.find_domain(name, pod_class) for name in set(placed.queues)}
+        domains = {name: -1 if each is None else each for name, each in found_domains.items()}
         rows = placed.rows(pools.nodes.layout)
         queues = np.array([shares.places.get(name, -1) for name in placed.queues], dtype=np.intp)
-        wanted = np.array([domains.get(name, -1) for name in placed.queues], dtype=np.intp)
+        wanted = np.array([domains[name] for name in placed.queues], dtype=np.intp)
         there = (rows >= 0) & (wanted >= 0)
         there[there] = pools.reach[wanted[there], pools.kinds[rows[there]]]
         found.append((queues[there], wanted[there], pools.kinds[rows[there]]))

@@ -100,7 +100,7 @@ class Feasibility:
     def _capacity_for(self, queue: str, pod_class: jobs.PodClass, wanted: int) -> int:
         """Return how many of the wanted pods empty nodes could hold."""
         pools = self._session.pools
-        domain, _ = pools.demands.get((queue, pod_class), (None, 0))
+        domain = pools.find_domain(queue, pod_class)
         # Every node of a domain holds at least one pod, so counting is needed only for more pods
         # than nodes. A merged domain has nodes the class can't use; the bound holds all the same.
         if domain is None or wanted <= (size := self._sizes[domain]):
@@ -146,8 +146,7 @@ class Feasibility:
     def _total(self, queue: str, pods: Pods) -> resources.Vector:
         """Return what all nodes usable for any of these pods have together, (R,)."""
         pools = self._session.pools
-        pairs = [(queue, pod_class) for pod_class, _ in pods]
-        domains = frozenset(pools.demands.get(pair, (pools.anywhere, 0))[0] for pair in pairs)
+        domains = frozenset(pools.domain(queue, pod_class) for pod_class, _ in pods)
         total = self._totals.get(domains)
         if total is None:
             rows = np.any(pools.reach[sorted(domains)], axis=0)[pools.kinds]

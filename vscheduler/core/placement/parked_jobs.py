@@ -10,7 +10,6 @@ from collections.abc import Hashable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.core.fair_share import demands, node_pools
 from vscheduler.core.model import decisions, resources
 from vscheduler.core.placement import unschedulable_classes
 from vscheduler.core.session import parked_groups, reasons
@@ -73,19 +72,19 @@ def report(session: working.Session) -> None:
         return
     free, outlooks = _free(session), _outlooks(session)
     part_is_spent = budget.part(PART if session.decided.binds else 1)
-    for place, group in enumerate(_unsure(session, free, outlooks) if parking else ()):
+    unsure = _unsure(session, free, outlooks) if parking else ()
+    for place, group in enumerate(unsure):
         if place and part_is_spent():
-            parking.leave_stale(group)
+            parking.leave_stale(unsure[place:])
             budget.leave_unfinished()
-            continue
+            break
         budget.charge(group.first.namespace)
         reason = _reason(session, group)
         if reason != group.reason:
             session.spend("parked", STATUS_COST * len(group.members))
         parking.explain(group, reason)
     budget.charge()
-    domains = {} if session.pools.merged else _domains(session)
-    parking.seen = parked_groups.Seen(free=free, outlooks=outlooks, domains=domains)
+    parking.seen = parked_groups.Seen(free=free, outlooks=outlooks, domains=session.pools.known)
 
 
 def _free(session: working.Session) -> resources.Vector:
@@ -103,22 +102,13 @@ def _outlooks(session: working.Session) -> Mapping[str, Hashable]:
     }
 
 
-def _domains(session: working.Session) -> Mapping[demands.Pair, node_pools.Domain]:
-    """Return the nodes that pods could use, where these only change with nodes and queues."""
-    domains = [node_pools.Domain(mask) for mask in session.pools.masks]
-    return {
-        pair: domains[domain]
-        for pair, (domain, _) in session.pools.demands.items()
-        if not (pair[1].constraints.volumes or pair[1].constraints.resource_claims)
-    }
-
-
 def _requests(session: working.Session, groups: Groups) -> resources.Vector:
     """Return the requests of pods of these groups, (G, R)."""
     parking = session.parking
-    rows = [parking.groups[group] for group in groups]
-    requests: resources.Vector = parking.found.requests[rows]
-    return requests
+    requests: resources.Vector = parking.found.members.requests
+    if len(groups) == len(parking.found.groups):
+        return requests
+    return requests[[parking.groups[group] for group in groups]]
 
 
 def _fits(session: working.Session, requests: resources.Vector, free: resources.Vector) -> Flags:
@@ -147,25 +137,29 @@ def _unsure(
         name for name, outlook in outlooks.items() if outlook != before.outlooks.get(name, None)
     }
     if not rows.size and not changed:
-        return [group for group in groups if group.is_stale]
+        return [group for group in groups if group in parking.stale] if parking.stale else ()
     crossed = _crossed(session, _requests(session, groups), before.free[rows], free[rows])
     holes = _Holes(session, before.free, free, rows)
     overused = {
         name for name in changed if session.dispatch.any_says("overused", session.queues[name])
     }
 
-    def may_differ(group: parked_groups.ParkedGroup) -> bool:
-        name = group.first.queue
-        if group.is_stale or holes.may_differ(group.reason):
-            return True
-        return name in changed and (
-            name in overused
+    def is_barred_otherwise(group: parked_groups.ParkedGroup) -> bool:
+        """Whether what the queue has or may have could make another reason."""
+        return (
+            group.first.queue in overused
             or group.reason.code not in NODES_REFUSE
             or not _is_allocatable(session, group)
         )
 
-    pairs = zip(groups, crossed.tolist(), strict=True)
-    return [group for group, is_crossed in pairs if is_crossed or may_differ(group)]
+    return [
+        group
+        for group, is_crossed in zip(groups, crossed.tolist(), strict=True)
+        if is_crossed
+        or group in parking.stale
+        or holes.may_differ(group.reason)
+        or (group.first.queue in changed and is_barred_otherwise(group))
+    ]
 
 
 def _is_allocatable(session: working.Session, group: parked_groups.ParkedGroup) -> bool:
@@ -206,17 +200,21 @@ class _Holes:
         """`rows` are the nodes whose free amounts differ."""
         self._layout, self._columns = session.layout, session.space.columns
         self._before, self._now, self._rows = before, now, rows
-        self._known: dict[decisions.MissingResource, bool] = {}
+        self._known: dict[tuple[str, str], bool] = {}
+        """Answers by node and resource: thousands of reasons name the same ones."""
 
     def may_differ(self, reason: decisions.Reason) -> bool:
         """Whether another node may have more free by now, or the same node another amount."""
-        return any(map(self._may_differ, reason.holes)) if self._rows.size else False
-
-    def _may_differ(self, hole: decisions.MissingResource) -> bool:
-        known = self._known.get(hole)
-        if known is None:
-            known = self._known[hole] = self._compare(hole)
-        return known
+        if not self._rows.size:
+            return False
+        known = self._known
+        for hole in reason.holes:  # thousands, so no function is called for each
+            key = (hole.node, hole.resource)
+            if key not in known:
+                known[key] = self._compare(hole)
+            if known[key]:
+                return True
+        return False
 
     def _compare(self, hole: decisions.MissingResource) -> bool:
         row, column = self._layout.rows[hole.node], self._columns[hole.resource]

@@ -295,7 +295,7 @@ class Placement:
         Called once a task went where the plan said: more tasks like it may follow.
         """
         session = self._session
-        rows = np.union1d(lookahead.best(plan.idle), [row])
+        rows = np.array(sorted({*lookahead.best(plan.idle).tolist(), row}), dtype=np.int64)
         view = lookahead.foreseen(session.cluster, plan.request, rows)
         if view is not None:
             session.spend("ahead", 100 + view.size)

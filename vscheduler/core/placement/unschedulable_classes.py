@@ -153,7 +153,7 @@ class FreeRoom:
     ) -> tuple[resources.Vector, resources.Vector]:
         """Return what the nodes usable for the pods have free, (n, R), and the maximum, (R,)."""
         pools = self._session.pools
-        domain, _ = pools.demands.get((queue, pod_class), (pools.anywhere, 0))
+        domain = pools.domain(queue, pod_class)
         if domain not in self._by_domain:
             free = resources.by_column(self._free[pools.reach[domain][pools.kinds]])
             most = free.max(axis=0, initial=-resources.SUM_MAX)

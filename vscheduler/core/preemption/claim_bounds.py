@@ -113,8 +113,7 @@ class ClaimBounds:
     def _usable_rooms(self, asked: bytes, gangs: bytes, task: jobs.Task) -> Rooms:
         """Return the most that nodes usable for the task would have free."""
         pools = self._session.pools
-        pair = (self._pool.claimant.name, task.pod_class)
-        domain, _ = pools.demands.get(pair, (pools.anywhere, 0))
+        domain = pools.domain(self._pool.claimant.name, task.pod_class)
         patterns = {known for each, known in self._rooms if each == asked}
         if gangs not in patterns and len(patterns) >= PATTERNS_MAX:
             gangs = b"\1" * len(gangs)

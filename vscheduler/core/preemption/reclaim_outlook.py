@@ -4,8 +4,10 @@ The answer is a figure of the queue, not part of the reasons of its jobs: it cha
 other queue, and thousands of jobs would have to be told.
 """
 
+import bisect
+import operator
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from vscheduler.core.config import policy as policies
@@ -32,11 +34,7 @@ def told(session: working.Session, result: decisions.CycleResult) -> decisions.C
     """
     if session.dispatch.evictions_off or not (session.reasons.by_job or session.parking):
         return result
-    waiting: dict[str, jobs.JobId] = {}
-    for status in result.groups:  # very many, so no function is called for each
-        reason = status.reason
-        if reason is not None and reason.code is NO_ROOM and status.queue not in waiting:
-            waiting[status.queue] = status.job
+    waiting = _waiting(session, result.groups)
     if not waiting:
         return result
     finder = _Finder(session, {each.name: each for each in result.queues})
@@ -48,6 +46,28 @@ def told(session: working.Session, result: decisions.CycleResult) -> decisions.C
     )
     spent, work = session.work_budget.spent, dict(session.work)
     return replace(result, queues=figures, spent=spent, work=work)
+
+
+def _waiting(
+    session: working.Session, groups: Sequence[decisions.GroupStatus]
+) -> Mapping[str, jobs.JobId]:
+    """Return by queue the first job whose status, of all by job, says that it lacks room.
+
+    Only reasons of this cycle and those of parked jobs can say so.
+    """
+    found = dict(session.parking.now().first_without_room)
+    for job, reason in session.reasons.by_job.items():
+        if reason.code is not NO_ROOM:
+            continue
+        queue = session.job_states[job].job.queue
+        if job > found.get(queue, job):
+            continue
+        place = bisect.bisect_left(groups, job, key=operator.attrgetter("job"))
+        status = groups[place] if place < len(groups) else None
+        told = None if status is None or status.job != job else status.reason
+        if told is not None and told.code is NO_ROOM:
+            found[queue] = job
+    return found
 
 
 class _Finder:

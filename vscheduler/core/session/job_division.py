@@ -5,15 +5,19 @@ jobs of the last cycle are compared with those of this one by identity, without 
 for each job: there may be very many.
 """
 
+import bisect
 import itertools
 import operator
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from vscheduler.core.model import jobs
 
 CHANGES_MAX = 16
 """With more changes, all jobs are looked up."""
+
+Jobs: TypeAlias = Sequence[jobs.Job]
 
 of_job = operator.attrgetter("id")
 """The ID of a job, by which jobs are in order."""
@@ -23,12 +27,12 @@ of_job = operator.attrgetter("id")
 class JobDivision:
     """Jobs by ID, and those among them that aren't left out."""
 
-    every: Sequence[jobs.Job]
-    others: Sequence[jobs.Job]
+    every: Jobs
+    others: Jobs
 
 
 def divide(
-    every: Sequence[jobs.Job],
+    every: Jobs,
     left_out: Mapping[jobs.JobId, jobs.Job],
     before: JobDivision | None,
 ) -> tuple[JobDivision, Collection[jobs.JobId]]:
@@ -45,14 +49,28 @@ def divide(
     found = changes(before.every, every)
     if found is None:
         return _looked_up(every, left_out)
-    gone = {job.id for job in found[0]}
-    others = [*(job for job in before.others if job.id not in gone), *found[1]]
-    others.sort(key=of_job)
-    return JobDivision(every, others), sorted(gone & left_out.keys())
+    return JobDivision(every, _changed(before.others, *found)), [
+        job.id for job in found[0] if job.id in left_out
+    ]
+
+
+def _changed(others: Jobs, gone: Jobs, come: Jobs) -> Jobs:
+    """Return the jobs, by ID, without those that are gone, and with those that have come."""
+    if len(gone) + len(come) > CHANGES_MAX:
+        names = {job.id for job in gone}
+        return sorted((*(job for job in others if job.id not in names), *come), key=of_job)
+    found = list(others)
+    for job in gone:
+        place = bisect.bisect_left(found, job.id, key=of_job)
+        if place < len(found) and found[place].id == job.id:
+            del found[place]
+    for job in come:
+        bisect.insort(found, job, key=of_job)
+    return found
 
 
 def _looked_up(
-    every: Sequence[jobs.Job], left_out: Mapping[jobs.JobId, jobs.Job]
+    every: Jobs, left_out: Mapping[jobs.JobId, jobs.Job]
 ) -> tuple[JobDivision, Collection[jobs.JobId]]:
     """Return the same, with nothing known of earlier cycles."""
     ids = list(map(of_job, every))
@@ -64,9 +82,7 @@ def _looked_up(
     return JobDivision(every, others), [job for job in left_out if job not in staying]
 
 
-def changes(
-    before: Sequence[jobs.Job], now: Sequence[jobs.Job]
-) -> tuple[Sequence[jobs.Job], Sequence[jobs.Job]] | None:
+def changes(before: Jobs, now: Jobs) -> tuple[Jobs, Jobs] | None:
     """Return the jobs that are gone and those that have come, by ID; None if these are too many.
 
     A job that has changed is among both.
@@ -75,12 +91,11 @@ def changes(
     come: list[jobs.Job] = []
     old = new = 0
     for _ in range(CHANGES_MAX):
-        rest = itertools.islice(before, old, None), itertools.islice(now, new, None)
-        equal = next(itertools.compress(itertools.count(), map(operator.is_not, *rest)), None)
-        if equal is None:
-            common = min(len(before) - old, len(now) - new)
-            return [*gone, *before[old + common :]], [*come, *now[new + common :]]
+        common = min(len(before) - old, len(now) - new)
+        equal = _same(before[old : old + common], now[new : new + common])
         old, new = old + equal, new + equal
+        if equal == common:
+            return [*gone, *before[old:]], [*come, *now[new:]]
         was, is_now = before[old], now[new]
         if was.id <= is_now.id:
             gone.append(was)
@@ -89,3 +104,11 @@ def changes(
             come.append(is_now)
             new += 1
     return None
+
+
+def _same(before: Jobs, now: Jobs) -> int:
+    """Return how many jobs at the beginning are the same objects, of equally many jobs."""
+    rest = iter(now)
+    if all(map(operator.is_, before, rest)):
+        return len(now)
+    return len(now) - operator.length_hint(rest) - 1

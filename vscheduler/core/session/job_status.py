@@ -225,7 +225,7 @@ def _groups(
         statuses += [] if told is None else [told]
     found = settled_jobs.without(settled.statuses, looked_at)
     if session.parking:
-        found = settled_jobs.in_order(session.parking.statuses(), found)
+        found = settled_jobs.in_order(session.parking.now().statuses, found)
     groups = tuple(settled_jobs.in_order(found, statuses))
     if not session.policy.rules.leaves_jobs_out:
         return groups, settled

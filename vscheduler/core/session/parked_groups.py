@@ -7,15 +7,20 @@ import itertools
 import math
 import operator
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
+from typing import TypeAlias
 
 import numpy as np
 
 from vscheduler.core.config import policy as policies
-from vscheduler.core.fair_share import demands, inqueue_resources, node_pools
+from vscheduler.core.fair_share import demands, inqueue_resources, node_domains
 from vscheduler.core.model import decisions, jobs, queues, resources, snapshot
 from vscheduler.core.session import job_division, job_state, vain_claims
+
+Statuses: TypeAlias = Mapping[jobs.JobId, decisions.GroupStatus]
+
+NO_ROOM = decisions.ReasonCode.NO_ROOM
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -29,16 +34,14 @@ class ParkedGroup:
     reason: decisions.Reason
     members: Mapping[jobs.JobId, jobs.Job]
     """The jobs, in order of IDs."""
-    statuses: Mapping[jobs.JobId, decisions.GroupStatus]
+    statuses: Statuses
     due: Mapping[jobs.JobId, float]
     """When the admission of each job with minResources expires."""
-    is_stale: bool = False
-    """Whether the budget was too small to tell whether the reason is still right."""
+    first: jobs.Job = field(init=False, repr=False)
+    """The first job."""
 
-    @property
-    def first(self) -> jobs.Job:
-        """The first job."""
-        return next(iter(self.members.values()))
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "first", next(iter(self.members.values())))
 
     def only(self, staying: Collection[jobs.JobId]) -> "ParkedGroup | None":
         """Return the group with these jobs only; None if none of them is left."""
@@ -56,8 +59,26 @@ class ParkedGroup:
 
     def explained(self, reason: decisions.Reason) -> "ParkedGroup":
         """Return the group with another reason, and with statuses that give this reason."""
-        statuses = {job: replace(status, reason=reason) for job, status in self.statuses.items()}
-        return replace(self, reason=reason, statuses=statuses, is_stale=False)
+        return ParkedGroup(
+            likeness=self.likeness,
+            request=self.request,
+            reason=reason,
+            members=self.members,
+            statuses={job: _with_reason(each, reason) for job, each in self.statuses.items()},
+            due=self.due,
+        )
+
+
+OTHER_FIELDS = tuple(
+    each.name for each in fields(decisions.GroupStatus) if each.init and each.name != "reason"
+)
+_other_values = operator.attrgetter(*OTHER_FIELDS)
+
+
+def _with_reason(status: decisions.GroupStatus, reason: decisions.Reason) -> decisions.GroupStatus:
+    """Return the status with another reason: `replace`, which is slow, for thousands."""
+    others = dict(zip(OTHER_FIELDS, _other_values(status), strict=True))
+    return decisions.GroupStatus(reason=reason, **others)
 
 
 def joined(groups: Sequence[ParkedGroup]) -> ParkedGroup:
@@ -73,22 +94,17 @@ def joined(groups: Sequence[ParkedGroup]) -> ParkedGroup:
     )
 
 
-class ParkedGroups:
-    """Groups in order of their first jobs, with what follows from them; kept while none changes."""
+class ParkedMembers:
+    """The jobs of groups, with what follows from them whatever their reasons are."""
 
-    def __init__(self, groups: Iterable[ParkedGroup] = ()) -> None:
-        self.groups = tuple(sorted(groups, key=lambda group: group.first.id))
+    def __init__(self, groups: Sequence[ParkedGroup]) -> None:
+        self._groups = groups
         self.jobs: Mapping[jobs.JobId, jobs.Job] = dict(
-            itertools.chain.from_iterable(group.members.items() for group in self.groups)
+            itertools.chain.from_iterable(group.members.items() for group in groups)
         )
-        dues = itertools.chain.from_iterable(group.due.values() for group in self.groups)
+        dues = itertools.chain.from_iterable(group.due.values() for group in groups)
         self.due = min(dues, default=math.inf)
         """When the first admission expires; infinite without any."""
-
-    @cached_property
-    def statuses(self) -> Sequence[decisions.GroupStatus]:
-        """The statuses of all jobs, by job, without stale ones."""
-        return statuses_of(self.groups)
 
     @cached_property
     def uids(self) -> Collection[str]:
@@ -96,17 +112,9 @@ class ParkedGroups:
         return {job.uid for job in self.jobs.values()}
 
     @cached_property
-    def by_queue(self) -> Mapping[str, Sequence[ParkedGroup]]:
-        """The groups of each queue."""
-        found: dict[str, list[ParkedGroup]] = {}
-        for group in self.groups:
-            found.setdefault(group.first.queue, []).append(group)
-        return found
-
-    @cached_property
     def requests(self) -> resources.Vector:
         """The request of a pod of each group, (G, R)."""
-        return np.array([group.request for group in self.groups], dtype=np.int64)
+        return np.array([group.request for group in self._groups], dtype=np.int64)
 
     @cached_property
     def counted(self) -> demands.CountedPods:
@@ -114,7 +122,7 @@ class ParkedGroups:
         pods: dict[demands.Pair, demands.CountedPod] = {}
         queues: dict[str, jobs.JobId] = {}
         promised: dict[str, resources.ResourceMap] = {}
-        for group in self.groups:
+        for group in self._groups:
             first = group.first
             pair = first.queue, first.tasks[0].pod_class
             number = len(first.tasks) * len(group.members)
@@ -124,17 +132,71 @@ class ParkedGroups:
             for job in group.due:
                 more = inqueue_resources.outstanding(job_state.JobState(group.members[job]))
                 promised[first.queue] = resources.add(promised.get(first.queue, {}), more)
-        return demands.CountedPods(pods=pods.values(), queues=queues, promised=promised)
+        return demands.CountedPods(pods=pods, queues=queues, promised=promised)
+
+
+class ParkedGroups:
+    """Groups in order of their first jobs, with what follows from them; kept while none changes."""
+
+    def __init__(
+        self,
+        groups: Iterable[ParkedGroup] = (),
+        stale: Collection[ParkedGroup] = frozenset(),
+        like: "ParkedGroups | None" = None,
+    ) -> None:
+        """`like` are the same jobs in groups of the same order, for other reasons."""
+        if like is None:
+            groups = sorted(groups, key=lambda group: group.first.id)
+        self.groups = tuple(groups)
+        self.members: ParkedMembers = ParkedMembers(self.groups) if like is None else like.members
+        self.stale = frozenset(stale)
+        """Groups for which the budget was too small to tell whether their reasons are right."""
+        self.jobs, self.due = self.members.jobs, self.members.due
+
+    @cached_property
+    def rows(self) -> Mapping[ParkedGroup, int]:
+        """The groups with their rows in `members.requests`."""
+        return {group: row for row, group in enumerate(self.groups)}
+
+    @cached_property
+    def statuses(self) -> Sequence[decisions.GroupStatus]:
+        """The statuses of all jobs, by job, without stale ones."""
+        told = (group.statuses.values() for group in self._told)
+        return sorted(itertools.chain.from_iterable(told), key=operator.attrgetter("job"))
+
+    @cached_property
+    def first_without_room(self) -> Mapping[str, jobs.JobId]:
+        """By queue, the first job whose status says that it lacks room."""
+        found: dict[str, jobs.JobId] = {}
+        for group in self._told:
+            first = group.first
+            if group.reason.code is NO_ROOM and first.queue not in found:
+                found[first.queue] = first.id
+        return found
+
+    @property
+    def _told(self) -> Sequence[ParkedGroup]:
+        """The groups without stale ones."""
+        stale = self.stale
+        return [group for group in self.groups if group not in stale] if stale else self.groups
+
+    @cached_property
+    def by_queue(self) -> Mapping[str, Sequence[ParkedGroup]]:
+        """The groups of each queue."""
+        found: dict[str, list[ParkedGroup]] = {}
+        for group in self.groups:
+            found.setdefault(group.first.queue, []).append(group)
+        return found
+
+    def is_equal(self, to: "ParkedGroups") -> bool:
+        """Whether these are the same groups, with the same ones stale."""
+        return self.groups == to.groups and self.stale == to.stale
 
     def only(self, staying: Collection[jobs.JobId]) -> "ParkedGroups":
         """Return these jobs only."""
-        return ParkedGroups(filter(None, (group.only(staying) for group in self.groups)))
-
-
-def statuses_of(groups: Iterable[ParkedGroup]) -> Sequence[decisions.GroupStatus]:
-    """Return the statuses of all jobs of these groups, by job, without stale ones."""
-    told = (group.statuses.values() for group in groups if not group.is_stale)
-    return sorted(itertools.chain.from_iterable(told), key=operator.attrgetter("job"))
+        left = {group: group.only(staying) for group in self.groups}
+        stale = {each for group, each in left.items() if each is not None and group in self.stale}
+        return ParkedGroups(filter(None, left.values()), stale)
 
 
 NO_GROUPS = ParkedGroups()
@@ -148,9 +210,8 @@ class Seen:
     """What each node had free after pending releases, (N, R)."""
     outlooks: Mapping[str, Hashable]
     """By queue, the answers of plugins to `queue_outlook`."""
-    domains: Mapping[demands.Pair, node_pools.Domain]
-    """The nodes that pods could use if these were empty; only pods without volumes and
-    claims."""
+    domains: node_domains.KnownDomains
+    """The nodes that pods could use if these were empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

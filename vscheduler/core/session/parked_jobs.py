@@ -12,7 +12,6 @@ queue has, is compared by `placement.parked_jobs` once plugins are open.
 
 import itertools
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Protocol
 
 from vscheduler.core.config import policy as policies
@@ -94,12 +93,17 @@ class Parking:
         self._division = division
         self._vain = {} if vain is None else vain
         self._still_vain: dict[str, vain_claims.VainClaims] = {}
-        self._rows = {group: row for row, group in enumerate(found.groups)}
+        self._rows = dict(found.rows)
         self.groups: Mapping[parked_groups.ParkedGroup, int] = self._rows
-        """The groups that are still parked, with their rows in `found.requests`."""
+        """The groups that are still parked, with their rows in `found.members.requests`."""
         self.seen: parked_groups.Seen | None = None
         """What reasons in this cycle depend on; None until they are given."""
         self._explained: dict[parked_groups.ParkedGroup, parked_groups.ParkedGroup] = {}
+        self._stale = set(found.stale)
+        self.stale: Collection[parked_groups.ParkedGroup] = self._stale
+        """The groups of which nothing is said: nobody has found out whether their reasons hold."""
+        self._now: parked_groups.ParkedGroups | None = found
+        """The answer of `now`, until anything changes."""
         self._woken: list[parked_groups.ParkedGroup] = []
         self._due: dict[jobs.JobId, float] = {}
         self._without_room: set[jobs.JobId] = set()
@@ -112,6 +116,7 @@ class Parking:
     def wake(self, groups: Iterable[parked_groups.ParkedGroup]) -> list[parked_groups.ParkedGroup]:
         """Take groups out, and return them with the reasons that are right by now."""
         woken = []
+        self._now = None
         for group in groups:
             del self._rows[group]
             woken.append(self._explained.pop(group, group))
@@ -121,15 +126,15 @@ class Parking:
 
     def explain(self, group: parked_groups.ParkedGroup, reason: decisions.Reason) -> None:
         """Record the reason that a group has now, if that is another one than before."""
+        self._now = None
+        self._stale.discard(group)
         if reason != group.reason:
             self._explained[group] = group.explained(reason)
-        elif group.is_stale:
-            self._explained[group] = replace(group, is_stale=False)
 
-    def leave_stale(self, group: parked_groups.ParkedGroup) -> None:
-        """Say nothing of a group in this cycle; the next cycle finds out its reason."""
-        if not group.is_stale:
-            self._explained[group] = replace(group, is_stale=True)
+    def leave_stale(self, groups: Iterable[parked_groups.ParkedGroup]) -> None:
+        """Say nothing of these groups in this cycle; the next cycle finds out their reasons."""
+        self._now = None
+        self._stale.update(groups)
 
     def vain(self, action: str) -> vain_claims.VainClaims | None:
         """Return what the action saw when it last found victims for nobody, if that is known."""
@@ -154,16 +159,28 @@ class Parking:
         if state.job.id in self._without_room:
             self._candidates[state.job.id] = likeness, reason
 
-    def statuses(self) -> Sequence[decisions.GroupStatus]:
-        """Return the statuses of all jobs that are still parked, by job."""
-        if len(self._rows) == len(self.found.groups) and not self._explained:
-            return self.found.statuses
-        return parked_groups.statuses_of(self._explained.get(group, group) for group in self._rows)
+    def now(self) -> parked_groups.ParkedGroups:
+        """Return the groups that are still parked, with the reasons that are right by now."""
+        if self._now is None:
+            self._now = self._found_now()
+        return self._now
+
+    def _found_now(self) -> parked_groups.ParkedGroups:
+        found, stale = self.found, self._stale
+        if len(self._rows) < len(found.groups):
+            groups = [self._explained.get(group, group) for group in self._rows]
+            return parked_groups.ParkedGroups(groups, stale.intersection(groups))
+        if not self._explained and stale == found.stale:
+            return found
+        every = list(found.groups)
+        for group, explained in self._explained.items():
+            every[self._rows[group]] = explained
+        return parked_groups.ParkedGroups(every, stale, like=found)
 
     def uids(self) -> Collection[str]:
         """Return the UIDs of all jobs that are still parked."""
         if len(self._rows) == len(self.found.groups):
-            return self.found.uids
+            return self.found.members.uids
         return {job.uid for group in self._rows for job in group.members.values()}
 
     def of_queues(
@@ -198,7 +215,7 @@ class Parking:
             seen=self.seen,
             found=found,
             vain=self._still_vain,
-            division=self._division if found is self.found else None,
+            division=self._division if found.members is self.found.members else None,
         )
 
     def _concluded(
@@ -209,7 +226,10 @@ class Parking:
         space: resources.ResourceSpace,
     ) -> parked_groups.ParkedGroups:
         """Return the groups to park after this cycle."""
-        staying = [self._explained.get(group, group) for group in self._rows]
+        staying = self.now()
+        if not (self._woken or self._candidates):
+            return staying
+        groups = list(staying.groups)
         for group in self._woken:
             left = group.only(
                 {
@@ -218,18 +238,15 @@ class Parking:
                     if by_job.get(job) is group.reason and _is_unchanged(states.known(job))
                 }
             )
-            staying += [] if left is None else [left]
-        if self._candidates:
-            by_name = {status.job: status for status in statuses}
-            found = [
-                self._group(states[job], by_name[job], likeness, space)
-                for job, (likeness, reason) in self._candidates.items()
-                if by_job.get(job) is reason and job in by_name and self._may_park(states[job])
-            ]
-            staying = _merged([*staying, *found])
-        if set(staying) == set(self.found.groups):
-            return self.found
-        return parked_groups.ParkedGroups(staying)
+            groups += [] if left is None else [left]
+        by_name = {status.job: status for status in statuses} if self._candidates else {}
+        groups += [
+            self._group(states[job], by_name[job], likeness, space)
+            for job, (likeness, reason) in self._candidates.items()
+            if by_job.get(job) is reason and job in by_name and self._may_park(states[job])
+        ]
+        found = merged(groups, staying.stale)
+        return self.found if found.is_equal(self.found) else found
 
     def _may_park(self, state: job_state.JobState) -> bool:
         """Whether all that the job waits for is known to `ParkedJobs`.
@@ -272,7 +289,9 @@ def _is_unchanged(state: job_state.JobState | None) -> bool:
     return state is None or (state.untouched and state.phase is jobs.Phase.INQUEUE)
 
 
-def _merged(groups: Iterable[parked_groups.ParkedGroup]) -> list[parked_groups.ParkedGroup]:
+def merged(
+    groups: Iterable[parked_groups.ParkedGroup], stale: Collection[parked_groups.ParkedGroup]
+) -> parked_groups.ParkedGroups:
     """Return groups with all jobs that are alike in one group each.
 
     Of jobs that are alike, but wait for different reasons, the first ones are parked.
@@ -282,4 +301,7 @@ def _merged(groups: Iterable[parked_groups.ParkedGroup]) -> list[parked_groups.P
         alike = found.setdefault(group.likeness, [])
         if not alike or alike[0].reason == group.reason:
             alike.append(group)
-    return [parked_groups.joined(alike) for alike in found.values()]
+    joined = {parked_groups.joined(alike): alike[0] for alike in found.values()}
+    return parked_groups.ParkedGroups(
+        joined, {group for group, first in joined.items() if first in stale}
+    )

@@ -9,7 +9,7 @@ import numpy as np
 
 from vscheduler.core.api import contracts, views
 from vscheduler.core.config import policy as policies
-from vscheduler.core.fair_share import demands, node_loss_grace, node_pools
+from vscheduler.core.fair_share import demands, node_domains, node_loss_grace, node_pools
 from vscheduler.core.model import decisions, jobs, nodes, queues, resources, storage
 from vscheduler.core.model import devices as models
 from vscheduler.core.model import snapshot as snapshots
@@ -202,10 +202,10 @@ class Session:
         return carried.still_known(self.snapshot, self.policy, self.job_states)
 
     @property
-    def known_domains(self) -> Mapping[tuple[str, jobs.PodClass], node_pools.Domain]:
+    def known_domains(self) -> node_domains.KnownDomains:
         """The nodes that pods of a queue could use, as known from the last cycle."""
         before = self.parking.before
-        return {} if before is None else before.domains
+        return node_domains.NOTHING_KNOWN if before is None else before.domains
 
     @property
     def known_nowhere(self) -> Collection[tuple[str, jobs.PodClass]]:
@@ -216,8 +216,13 @@ class Session:
     def demands(self) -> demands.QueueDemands:
         """Allocated and requested resources of queues as the cycle begins."""
         awaited = [(reservation.queue, reservation.task.pod_class) for reservation in self._awaited]
-        counted = [each.counted for each in (self.settled, self.parking.found) if each]
-        return demands.QueueDemands(self.space, self.awake.values(), awaited, counted)
+        return demands.QueueDemands(
+            self.space,
+            self.awake.values(),
+            awaited,
+            settled=self.settled.counted,
+            parked=self.parking.found.members.counted,
+        )
 
     def waiting_jobs(self) -> Sequence[job_state.JobState]:
         """Return the jobs that could still request something, but for parked ones; most jobs run,
@@ -262,7 +267,7 @@ class Session:
         self._waiting = (-1, ())
         if self.parking.seen is not None:
             for group in woken:
-                if group.is_stale:
+                if group in self.parking.stale:
                     self.reasons.skip(*group.members)
                     continue
                 for job in group.members:

@@ -146,7 +146,7 @@ class _Sums:
     def counted(self) -> demands.CountedPods:
         """Return the sums as demand of queues."""
         return demands.CountedPods(
-            pods=self.pods.values(),
+            pods=self.pods,
             queues={name: first for name, (first, _) in self.queues.items()},
             required=self.required,
         )

@@ -1,0 +1,202 @@
+"""Node domains: what pods of each queue request on which nodes, without going through parked pods.
+
+A *domain* is the set of nodes usable for pods of some class and queue. Domains only change with
+nodes and queues. Parked jobs are mostly the same in the next cycle, so what their pods request in
+each domain is kept together with them (KnownDomains).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from vscheduler.core.fair_share import demands, usable_nodes
+from vscheduler.core.model import jobs, nodes
+
+DOMAINS_MAX = 512
+"""At most this many domains are told apart. All others, with the fewest pods, are merged into the
+union of their nodes. Pods that each name a node of their own would otherwise make a domain each."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Domain:
+    """A domain that is kept from cycle to cycle; equal domains are mostly one object."""
+
+    mask: nodes.Mask
+    """The nodes (N,)."""
+
+
+@dataclass(slots=True)
+class DomainDemand:
+    """What pods of one queue request in one domain."""
+
+    pods: int = 0
+    amounts: dict[str, int] = field(default_factory=dict)
+    """By resource."""
+
+    def add(self, more: "DomainDemand") -> None:
+        """Add the demand of other pods."""
+        self.pods += more.pods
+        for name, amount in more.amounts.items():
+            self.amounts[name] = self.amounts.get(name, 0) + amount
+
+
+class DomainDemands:
+    """Demand by queue and domain, with the first place of each domain among the pods in demand."""
+
+    def __init__(self) -> None:
+        self.by_pair: dict[demands.Pair, Domain] = {}
+        """The domain of each pair in demand."""
+        self.sums: dict[tuple[str, Domain], DomainDemand] = {}
+        self.first: dict[Domain, demands.Place] = {}
+
+    def add(self, pair: demands.Pair, domain: Domain, place: demands.Place, count: int) -> None:
+        """Count pods of a pair, which stands at this place."""
+        self.by_pair[pair] = domain
+        queue, pod_class = pair
+        known = self.sums.get((queue, domain))
+        if known is None:
+            known = self.sums[queue, domain] = DomainDemand()
+        known.pods += count
+        amounts = known.amounts
+        for name, amount in pod_class.counted.items():
+            amounts[name] = amounts.get(name, 0) + amount * count
+        first = self.first.get(domain)
+        if first is None or place < first:
+            self.first[domain] = place
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ParkedDemands:
+    """Demand of parked pods, for nodes and queues as they are."""
+
+    counted: demands.CountedPods
+    """The pods. While these are the same object, so is their demand."""
+    found: DomainDemands
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class KnownDomains:
+    """What the last cycle knew of domains. It holds while nodes and queues are the same."""
+
+    unparked: Mapping[demands.Pair, Domain] = field(default_factory=dict)
+    """The domains of pairs; only pods without volumes and claims."""
+    parked: ParkedDemands = field(
+        default_factory=lambda: ParkedDemands(demands.NOBODY, DomainDemands())
+    )
+
+    def of(self, pair: demands.Pair) -> Domain | None:
+        """Return the domain of a pair, if known."""
+        return self.unparked.get(pair) or self.parked.found.by_pair.get(pair)
+
+
+NOTHING_KNOWN = KnownDomains()
+
+
+class NumberedDomains:
+    """Domains with numbers, in the order of the first pods in demand for each."""
+
+    def __init__(self, parts: Sequence[DomainDemands]) -> None:
+        """`parts` are of different pods; equal domains may be several objects."""
+        self._parts = parts
+        same: dict[bytes, Domain] = {}
+        first: dict[Domain, demands.Place] = {}
+        self._one: dict[Domain, Domain] = {}
+        """For each domain, the one among its equals that has a number."""
+        for part in parts:
+            for domain, place in part.first.items():
+                one = same.setdefault(domain.mask.tobytes(), domain)
+                self._one[domain] = one
+                first[one] = min(place, first.get(one, place))
+        ordered = sorted(first, key=first.__getitem__)
+        self.masks: list[nodes.Mask] = [domain.mask for domain in ordered]
+        """The nodes of each domain."""
+        self._numbers = {domain: number for number, domain in enumerate(ordered)}
+        self.merged = len(ordered) > DOMAINS_MAX
+        """Whether there were more than DOMAINS_MAX."""
+        if self.merged:
+            self._merge()
+        self.requested: dict[tuple[str, int], DomainDemand] = {}
+        """What pods of each queue request in the domain of each number."""
+        for part in parts:
+            for (queue, domain), demand in part.sums.items():
+                where = (queue, self._number(domain))
+                self.requested.setdefault(where, DomainDemand()).add(demand)
+
+    def of(self, pair: demands.Pair) -> int | None:
+        """Return the number of the domain of a pair; None if no pods of the pair are in demand."""
+        for part in self._parts:
+            domain = part.by_pair.get(pair)
+            if domain is not None:
+                return self._number(domain)
+        return None
+
+    def _number(self, domain: Domain) -> int:
+        """Return the number of a domain with pods in demand."""
+        return self._numbers[self._one[domain]]
+
+    def _merge(self) -> None:
+        """Merge the domains with the fewest pods into the last of DOMAINS_MAX domains."""
+        pods = np.zeros(len(self.masks), dtype=np.int64)
+        for part in self._parts:
+            for (_, domain), demand in part.sums.items():
+                pods[self._number(domain)] += demand.pods
+        order = np.argsort(-pods, kind="stable").tolist()
+        places = {number: min(place, DOMAINS_MAX - 1) for place, number in enumerate(order)}
+        merged = [self.masks[number] for number in order[:DOMAINS_MAX]]
+        for number in order[DOMAINS_MAX:]:
+            merged[-1] = merged[-1] | self.masks[number]
+        self.masks[:] = merged
+        self._numbers = {domain: places[number] for domain, number in self._numbers.items()}
+
+
+class DomainFinder:
+    """Finds the domains of pods on the nodes of one pool."""
+
+    def __init__(self, usable: usable_nodes.UsableNodes, known: KnownDomains) -> None:
+        self._usable = usable
+        self._known = known
+        self._pairs: dict[tuple[bytes, jobs.PodClass], Domain] = {}
+
+    def of(self, pair: demands.Pair) -> Domain:
+        """Return the domain of a pair."""
+        known = self._known.of(pair)
+        if known is not None:
+            return known
+        queue, pod_class = pair
+        if pod_class.constraints.resource_claims:
+            pod_class = self._usable.first_like(pod_class)
+        alike = (self._usable.likeness(queue), pod_class)
+        domain = self._pairs.get(alike)
+        if domain is None:
+            mask = self._usable.of(queue, pod_class)
+            domain = self._by_mask.setdefault(mask.tobytes(), Domain(mask))
+            self._pairs[alike] = domain
+        return domain
+
+    @cached_property
+    def _by_mask(self) -> dict[bytes, Domain]:
+        """Known domains by their nodes, so that equal domains don't become many objects."""
+        known = dict.fromkeys((*self._known.unparked.values(), *self._known.parked.found.first))
+        return {domain.mask.tobytes(): domain for domain in known}
+
+    def parked(self, counted: demands.CountedPods, closed: frozenset[str]) -> ParkedDemands:
+        """Return the demand of parked pods; those of closed queues request nothing."""
+        if self._known.parked.counted is counted:
+            return self._known.parked
+        found = DomainDemands()
+        for pair, (first, place, queue, _, _, pending) in counted.pods.items():
+            if queue not in closed:
+                found.add(pair, self.of(pair), (first, place), pending)
+        return ParkedDemands(counted, found)
+
+
+def kept(unparked: DomainDemands, parked: ParkedDemands) -> KnownDomains:
+    """Return what the next cycle may know, as long as nodes and queues are the same."""
+    lasting = {
+        pair: domain
+        for pair, domain in unparked.by_pair.items()
+        if not (pair[1].constraints.volumes or pair[1].constraints.resource_claims)
+    }
+    return KnownDomains(unparked=lasting, parked=parked)

@@ -1,0 +1,139 @@
+"""Usable nodes: which nodes pods of a class and a queue could use, whichever pods run there now."""
+
+from collections.abc import Container, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vscheduler.core.fair_share import demands, device_supply
+from vscheduler.core.model import jobs, nodes, resources, snapshot
+from vscheduler.core.model.queues import Queue
+
+ANY_POD = jobs.PodClass(request={resources.PODS: 1})
+"""A pod without constraints. It stands for pods that don't exist yet."""
+
+
+class ClusterView(Protocol):
+    """The cluster in this cycle, as far as node pools read a Session."""
+
+    snapshot: snapshot.Snapshot
+    space: resources.ResourceSpace
+    jobs_without_queue: list[jobs.Job]
+
+    @property
+    def devices(self) -> device_supply.DeviceSupply:
+        """The devices of the cluster."""
+
+    @property
+    def queues(self) -> Mapping[str, Queue]:
+        """All queues by name."""
+
+    @property
+    def demands(self) -> demands.QueueDemands:
+        """Demand of queues as the cycle begins."""
+
+    def class_nodes(self, pod_class: jobs.PodClass, layout: nodes.NodeLayout) -> nodes.Mask:
+        """Return the nodes (N,) usable for pods of this class."""
+
+    def queue_nodes(self, queue: Queue, layout: nodes.NodeLayout) -> nodes.Mask | None:
+        """Return the nodes (N,) usable for pods of this queue; None: all."""
+
+    @property
+    def known_nowhere(self) -> Container[tuple[str, jobs.PodClass]]:
+        """Pairs of queue and pod class that, as already known, can use no node as nodes are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolNodes:
+    """Nodes with their resources and usage; all arrays are (N, R)."""
+
+    layout: nodes.NodeLayout
+    allocatable: resources.Vector
+    others: resources.Vector
+    """Resources held by other schedulers' pods, without terminating pods."""
+    ours: resources.Vector
+    devices: resources.Vector | None = None
+    """Devices of claims on the nodes, by class, without those of other schedulers' pods. None where
+    no resource stands for devices."""
+
+
+class UsableNodes:
+    """Masks of nodes usable for pods, by class and queue."""
+
+    def __init__(self, cluster: ClusterView, pool: PoolNodes) -> None:
+        self._cluster = cluster
+        self._nodes = pool
+        self._allocatable = resources.by_column(pool.allocatable)
+        self._none = np.zeros(pool.layout.size, dtype=np.bool_)
+        self._least = self._allocatable.min(axis=0, initial=resources.ALLOCATABLE_MAX)
+        """What every node has at least, (R,)."""
+        self._classes: dict[jobs.PodClass, nodes.Mask] = {}
+        self.as_it_is = pool.allocatable is cluster.snapshot.nodes.allocatable
+        """Whether these are the nodes of the snapshot."""
+        self._nowhere = cluster.known_nowhere if self.as_it_is else ()
+        self._limited: dict[bytes, nodes.Mask] = {}
+        self._queues: dict[str, bytes] = {}
+        """The mask, as bytes, of each queue that may not use all nodes."""
+        for name, queue in cluster.queues.items():
+            mask = cluster.queue_nodes(queue, pool.layout)
+            if mask is not None:
+                self._queues[name] = mask.tobytes()
+                self._limited[self._queues[name]] = mask
+
+    def of_class(self, pod_class: jobs.PodClass) -> nodes.Mask:
+        """Return the nodes (N,) usable for pods of this class, if large enough."""
+        if pod_class.constraints.resource_claims:
+            pod_class = self.first_like(pod_class)
+        mask = self._classes.get(pod_class)
+        if mask is None:
+            mask = self._cluster.class_nodes(pod_class, self._nodes.layout)
+            mask = mask & self._nodes.layout.ready & self._large_enough(pod_class)
+            self._classes[pod_class] = mask
+        return mask
+
+    def first_like(self, pod_class: jobs.PodClass) -> jobs.PodClass:
+        """Return a class of pods, with claims as these, that can use the same nodes."""
+        return self._cluster.devices.first_like(pod_class)
+
+    def _large_enough(self, pod_class: jobs.PodClass) -> nodes.Mask:
+        """Return the nodes (N,) whose allocatable resources cover the request of a pod."""
+
+        def compute() -> nodes.Mask:
+            request = self._cluster.space.vector(pod_class.request)
+            if (request <= self._least).all():
+                return np.ones(self._nodes.layout.size, dtype=np.bool_)
+            return resources.fits(request, self._allocatable)
+
+        table = self._cluster.snapshot.nodes
+        if self._nodes.allocatable is not table.allocatable:
+            return compute()
+        return table.large_enough(pod_class, compute)
+
+    def of(self, queue: str, pod_class: jobs.PodClass) -> nodes.Mask:
+        """Return the nodes (N,) usable for pods of this class in this queue."""
+        if (queue, pod_class) in self._nowhere:
+            return self._none
+        mask = self.of_class(pod_class)
+        limited = self._queues.get(queue)
+        return mask if limited is None else mask & self._limited[limited]
+
+    def likeness(self, queue: str) -> bytes:
+        """Return a value equal for queues that may use the same nodes."""
+        return self._queues.get(queue, b"")
+
+    def holds(
+        self, pod_class: jobs.PodClass, names: tuple[str, ...], rows: NDArray[np.int64]
+    ) -> nodes.Mask:
+        """Return which pods of a class could be placed anew on their present nodes, (S,).
+
+        `names` are the pods' queues and `rows` their nodes; row -1 is a node that has left.
+        """
+        if not self._nodes.layout.size:
+            return np.zeros(rows.size, dtype=np.bool_)
+        could = (rows >= 0) & self.of_class(pod_class)[rows]
+        for name in dict.fromkeys(names) if self._queues else ():
+            theirs = np.array([each == name for each in names], dtype=np.bool_)
+            could &= ~theirs | self.of(name, pod_class)[rows]
+        return could
