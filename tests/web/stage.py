@@ -95,7 +95,7 @@ class Finder:
             await self.gate.wait()
         if self.problem:
             raise remedies.FinderError(self.problem)
-        given = {"startsInCycle": 1, "evictions": 0, "minimal": True}
+        given = {"startsInCycle": 1, "evictions": 0, "victims": [], "minimal": True}
         return {
             "podGroup": f"{namespace}/{name}",
             "startsInCycle": None,
