@@ -137,17 +137,20 @@ class Search:
             size = self._careful(may_start, starts, most)
         return None if size is None else self._proved(of_size, size)
 
-    @staticmethod
-    def _quick(may_start: Works, starts: Works, most: int, guess: int | None) -> int | None:
-        """Return the smallest size that few trials find, or None.
-
-        A guess that a forecast confirms is tried at once, and so is the size below. Only where both
-        start the job are forecasts of smaller sizes worth their cost.
-        """
+    def _quick(self, may_start: Works, starts: Works, most: int, guess: int | None) -> int | None:
+        """Return the smallest size that few trials find, or None."""
         size = guess and min(max(guess, 1), most)
-        if not size or not may_start(size) or (size > 1 and starts(size) and starts(size - 1)):
+        if size is None or not self._is_near(may_start, starts, size):
             size = nearest(may_start, 1, most, size)
         return size and nearest(starts, 1, most, size)
+
+    def _is_near(self, may_start: Works, starts: Works, size: int) -> bool:
+        """Whether full trials may go on from this size: they cost little more than the forecasts
+        that they replace, a forecast confirms the size, and the size below doesn't start the job.
+        """
+        if not (self.trials.are_alike and may_start(size)):
+            return False
+        return size == 1 or not (starts(size) and starts(size - 1))
 
     @staticmethod
     def _careful(may_start: Works, starts: Works, most: int) -> int | None:

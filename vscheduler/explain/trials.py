@@ -33,6 +33,9 @@ NODE_COST = 2
 PODS_PER_UNIT = 4
 """Approximate microseconds of a cycle in which nothing is decided."""
 
+ALIKE_MAX = 6
+"""In large clusters, a trial without a change costs at most so many cycles without a decision."""
+
 EVENT_COST = 100
 """Approximate microseconds for an edited object, there and back."""
 
@@ -91,8 +94,11 @@ class Trials:
             + NODE_COST * self.snapshot.nodes.layout.size
             + len(self.objects.all) // PODS_PER_UNIT
         )
+        """Units of work of a cycle in which nothing is decided."""
+        self.are_alike = False
+        """Whether the cluster is so large that looking at it is most of what a trial costs."""
         self._proofs: dict[type[changes.Change], int] = {}
-        """By kind of change, what the costliest full trial so far has cost."""
+        """By kind of change, the cost of the dearest full trial so far."""
         self._others = frozenset(
             each.id
             for each in self.snapshot.jobs
@@ -158,19 +164,22 @@ class Trials:
                 self._moved = dict(touched)
                 self._evicted = frozenset(each.task.uid for each in found.evicts)
                 self._fresh = replace(snapshot.FRESH, settled=self._settled)
+                self.are_alike = before - self.left <= ALIKE_MAX * self._cost
             return found
         finally:
             self._put_back(touched)
             if not alone:
-                spent = before - self.left
-                self._proofs[type(change)] = max(spent, self._proofs.get(type(change), 0))
+                dearest = max(before - self.left, self._proofs.get(type(change), 0))
+                self._proofs[type(change)] = dearest
 
     def _expected(self, change: changes.Change) -> int:
-        """Return what a full trial costs by experience. With less it would hardly come to an end,
-        so it isn't begun.
+        """Return what a full trial costs at least by experience. With less, it isn't begun, since
+        it would hardly come to its end.
         """
+        if not self.are_alike:
+            return self._cost
         kinds = changes.Nothing, type(change)
-        return max(self._cost, *(self._proofs.get(kind, 0) for kind in kinds))
+        return max(self._proofs.get(kind, 0) for kind in kinds)
 
     def _switch(self, *, later: bool) -> None:
         """Bring the Mirror to the cluster as given, or as it is after cycles without a change."""
