@@ -215,12 +215,15 @@ class Page:
             return await _in(self._loop, here)
 
     def _look(self) -> cluster_view.Look:
-        groups = self._runtime.mirror.groups
+        mirror = self._runtime.mirror
         return cluster_view.Look(
             now=time.time(),
             instance=self._instance(),
             past=self._history.frozen(),
-            owners={key: each.owner for key, each in groups.items() if each.owner is not None},
+            owners={
+                key: each.owner for key, each in mirror.groups.items() if each.owner is not None
+            },
+            without_pods=tuple(mirror.groups_without_pods()),
         )
 
     def _instance(self) -> cluster_view.Instance:

@@ -110,6 +110,12 @@ def quantity(resource: str, value: float) -> str:
     return f"{amount(resource, value)} {resource}"
 
 
+def without_pods(minimum: int) -> str:
+    """Return what would start a job without pods."""
+    wanted = pods(max(1, minimum))
+    return f"None of its pods exist: create {wanted}, or see why their owner doesn't."
+
+
 def remedies(
     starts: int | None,
     messages: Sequence[str],

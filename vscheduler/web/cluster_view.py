@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 
 from vscheduler.core.model import decisions, jobs, queues, resources, snapshot
 from vscheduler.mirror import (
-    condition_reasons,
     phrases,
     plain_text,
     queue_status,
@@ -52,6 +51,8 @@ class Look:
     past: history.Past
     owners: Owners = field(default_factory=dict)
     """Owners of PodGroups."""
+    without_pods: tuple[jobs.Job, ...] = ()
+    """PodGroups without any pod; schedulers leave most of them out of their cycles."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +125,7 @@ class JobRow:
     def reason(self) -> str:
         """Why it waits, in one word."""
         if self.told is not None:
-            return condition_reasons.group_reason(self.told)
+            return str(self.told.code)
         return "" if self.written is None else self.written.reason
 
     @property
@@ -186,6 +187,7 @@ class ViewMaker:
         self._places = places
         self._rows: dict[jobs.JobId, tuple[jobs.Job, JobRow]] = {}
         self._cycle: history.Cycle | None = None
+        self._without_pods: tuple[jobs.Job, ...] = ()
         self.view = BLANK
         """The last view."""
 
@@ -204,16 +206,16 @@ class ViewMaker:
             made = replace(
                 made, queue_rows=(), job_rows=(), by_key={}, namespaces=frozenset(), total={}
             )
-        elif past.cycle is not self._cycle:
-            made = self._with_cycle(made, past.cycle, look.owners)
-        self._cycle = past.cycle
+        elif past.cycle is not self._cycle or look.without_pods != self._without_pods:
+            made = self._with_cycle(made, past.cycle, look)
+        self._cycle, self._without_pods = past.cycle, look.without_pods
         self.view = replace(made, versions=_versions(before, made))
         return self.view
 
-    def _with_cycle(self, made: View, cycle: history.Cycle, owners: Owners) -> View:
+    def _with_cycle(self, made: View, cycle: history.Cycle, look: Look) -> View:
         taken, result = cycle.taken, cycle.result
-        by_key = {job.id: job for job in taken.jobs}
-        rows = self._job_rows(by_key, result, owners)
+        by_key = {job.id: job for job in (*look.without_pods, *taken.jobs)}
+        rows = self._job_rows(by_key, result, look.owners)
         places = self._places(taken)
         placed = [
             row if row.key not in places else replace(row, place=places[row.key]) for row in rows
@@ -223,7 +225,7 @@ class ViewMaker:
             queue_rows=_queue_rows(taken, result, rows),
             job_rows=tuple(sorted(placed, key=_turn)),
             by_key=by_key,
-            namespaces=frozenset(job.namespace for job in taken.jobs),
+            namespaces=frozenset(job.namespace for job in by_key.values()),
             total=result.total,
         )
 
@@ -272,6 +274,8 @@ def _job_row(
     if status is None:
         phase, running = job.phase, job.counts[jobs.TaskStatus.RUNNING]
         written = next((each for each in job.state.conditions if _says_why(each)), None)
+        if written is None and phase is not jobs.Phase.COMPLETED:
+            told = _without_pods(job)
     else:
         phase, running, told = status.phase, status.running, status.reason
     waits = phase in jobs.YOUNG or told is not None or written is not None
@@ -291,6 +295,14 @@ def _job_row(
         written=written,
         nodes=tuple(sorted(held.items(), key=lambda each: (-each[1], each[0]))),
     )
+
+
+def _without_pods(job: jobs.Job) -> decisions.Reason | None:
+    """Return why a job waits that has no pods, though no cycle says so; None for other jobs."""
+    if job.tasks or job.rejections:
+        return None
+    code = decisions.ReasonCode.TOO_FEW_PODS
+    return decisions.Reason(code=code, queue=job.queue, minimum=max(1, job.min_member))
 
 
 def _says_why(condition: jobs.Condition) -> bool:
@@ -344,8 +356,15 @@ def _queue_rows(
     counts = Counter((row.queue, row.waits) for row in rows)
     found = [each for each in result.queues if each.name != queues.ROOT]
     found.sort(key=lambda each: (*paths.get(each.name, ()), each.name))
+    used = {resources.CPU} | {
+        name
+        for queue in found
+        for amounts in (queue.allocated, queue.request)
+        for name, amount in amounts.items()
+        if amount and name != resources.PODS
+    }
     return tuple(
-        _queue_row(each, paths.get(each.name, ()), result.excluded, counts) for each in found
+        _queue_row(each, paths.get(each.name, ()), result.excluded, counts, used) for each in found
     )
 
 
@@ -354,14 +373,16 @@ def _queue_row(
     path: tuple[str, ...],
     excluded: tuple[decisions.Exclusion, ...],
     counts: Mapping[tuple[str, bool], int],
+    used: Collection[str],
 ) -> QueueRow:
+    """Return a queue with the amounts of resources that some queue uses or asks for."""
     entitlement = queue.entitlement
     deserved = {} if entitlement is None else entitlement.deserved
     named = {
         name
         for amounts in (queue.allocated, deserved, queue.request)
         for name, amount in amounts.items()
-        if amount and name != resources.PODS
+        if amount and name in used
     }
     ordered = [
         name

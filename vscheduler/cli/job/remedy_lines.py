@@ -65,8 +65,7 @@ def lines(
     if explanation is not None:
         return wording.remedy_lines(explanation)
     if job.total == 0:
-        wanted = phrases.pods(max(1, job.minimum))
-        return [f"None of its pods exist: create {wanted}, or see why their owner doesn't."]
+        return [phrases.without_pods(job.minimum)]
     return [UNKNOWN]
 
 
