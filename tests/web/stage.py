@@ -14,7 +14,15 @@ from vscheduler.core.model import decisions, jobs, snapshot
 from vscheduler.mirror import paths, state
 from vscheduler.mirror.decode import events
 from vscheduler.simulator import waiting_line
-from vscheduler.web import access, cluster_view, documents, history, remedies, server
+from vscheduler.web import (
+    access,
+    cluster_view,
+    documents,
+    history,
+    pod_groups,
+    remedies,
+    server,
+)
 
 ADMIN, TENANT, STRANGER = "admin-token", "tenant-token", "stranger-token"
 TREE = {
@@ -135,7 +143,7 @@ class Stage:
         """Run a cycle on these manifests."""
         made, mirror = cycle_of(found, self.now)
         self.owners = {key: each.owner for key, each in mirror.groups.items() if each.owner}
-        self.without_pods = tuple(mirror.groups_without_pods())
+        self.without_pods = tuple(pod_groups.without_pods(mirror, (clusters.SCHEDULER,)))
         self.taken, self.result = made.taken, made.result
         self.past.cycle(made.taken, made.result)
 

@@ -252,10 +252,6 @@ class Mirror:
         """All known PodGroups, whichever scheduler owns them."""
         return self._job_index.groups
 
-    def groups_without_pods(self) -> Iterator[jobs.Job]:
-        """Iterate over PodGroups without any pod, except those that name another scheduler."""
-        yield from self._job_index.groups_without_pods()
-
     def queue_of_namespace(self, name: str) -> str:
         """Return the queue of PodGroups in this namespace that name no queue themselves."""
         entry = self._entries[events.Kind.NAMESPACE].get(name)

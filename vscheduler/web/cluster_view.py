@@ -16,12 +16,11 @@ from vscheduler.mirror import (
     queue_status,
     statuses,
     wording,
-    workloads,
 )
 from vscheduler.mirror.decode import fields
 from vscheduler.mirror.translate import owner_references
 from vscheduler.simulator import waiting_line
-from vscheduler.web import history
+from vscheduler.web import history, pod_groups
 
 MESSAGE_MAX = 2000
 """Characters of a reason: an annotation or an error of the API server may be of any length."""
@@ -275,7 +274,7 @@ def _job_row(
         phase, running = job.phase, job.counts[jobs.TaskStatus.RUNNING]
         written = next((each for each in job.state.conditions if _says_why(each)), None)
         if written is None and phase is not jobs.Phase.COMPLETED:
-            told = _without_pods(job)
+            told = pod_groups.reason_without_pods(job)
     else:
         phase, running, told = status.phase, status.running, status.reason
     waits = phase in jobs.YOUNG or told is not None or written is not None
@@ -283,7 +282,7 @@ def _job_row(
     return JobRow(
         namespace=job.namespace,
         name=job.name,
-        workload=plain_text.shown(workload_of(job, owner)),
+        workload=plain_text.shown(pod_groups.workload_of(job, owner)),
         queue=plain_text.shown(job.queue),
         state=str(phase),
         running=running,
@@ -295,14 +294,6 @@ def _job_row(
         written=written,
         nodes=tuple(sorted(held.items(), key=lambda each: (-each[1], each[0]))),
     )
-
-
-def _without_pods(job: jobs.Job) -> decisions.Reason | None:
-    """Return why a job waits that has no pods, though no cycle says so; None for other jobs."""
-    if job.tasks or job.rejections:
-        return None
-    code = decisions.ReasonCode.TOO_FEW_PODS
-    return decisions.Reason(code=code, queue=job.queue, minimum=max(1, job.min_member))
 
 
 def _says_why(condition: jobs.Condition) -> bool:
@@ -323,29 +314,6 @@ def _instant(text: str) -> float:
         return fields.seconds(dt.datetime.fromisoformat(text))
     except (ValueError, OverflowError):
         return 0.0
-
-
-def workload_of(job: jobs.Job, owner: owner_references.Owner | None) -> str:
-    """Return what users call the job, such as `job/train`."""
-    labels = job.tasks[0].labels if job.tasks else {}
-    if owner is not None and workloads.is_final(owner.kind, labels):
-        return str(workloads.of_owner(owner.api_version, owner.kind, owner.name))
-    named = [] if owner is None else [_reference(owner)]
-    group = {"metadata": {"name": job.name, "ownerReferences": named}}
-    pods = [
-        {"metadata": {"name": task.name, "labels": task.labels, "ownerReferences": named}}
-        for task in job.tasks[:2]
-    ]
-    return str(workloads.of_group(group, pods)[0])
-
-
-def _reference(owner: owner_references.Owner) -> dict[str, object]:
-    return {
-        "apiVersion": owner.api_version,
-        "kind": owner.kind,
-        "name": owner.name,
-        "controller": True,
-    }
 
 
 def _queue_rows(

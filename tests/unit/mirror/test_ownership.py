@@ -59,19 +59,6 @@ def test_ownership_follows_the_pods() -> None:
         assert len(seen.snapshot(0.0).jobs) == count
 
 
-def test_groups_without_pods_are_known_unless_they_name_another_scheduler() -> None:
-    """Nobody else's, and none with a pod of any scheduler."""
-    seen = manifests.mirror(
-        manifests.group("alone"),
-        manifests.group("ours", annotations=OURS),
-        manifests.group("theirs", annotations=THEIRS),
-        manifests.group("held"),
-        manifests.pod("p", group="held", scheduler="other"),
-        scheduler_names=("vscheduler",),
-    )
-    assert sorted(job.name for job in seen.groups_without_pods()) == ["alone", "ours"]
-
-
 def left(phase: str, *pods: manifests.Document, **options: Any) -> list[str]:
     """The jobs that are ours once these pods of a group have come and gone."""
     seen = manifests.mirror(manifests.group("g", status={"phase": phase}), *pods, **options)

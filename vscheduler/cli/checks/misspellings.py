@@ -29,18 +29,16 @@ OURS = (
     *(translation.NAMESPACES, translation.SCHEDULER, translation.GROUP_LIMITS),
 )
 VOLCANOS = (
-    *("volcano.sh/job-name", "volcano.sh/job-namespace", "volcano.sh/job-version"),
-    *("volcano.sh/queue-name", "volcano.sh/task-index", "volcano.sh/template-uid"),
-    *("volcano.sh/job-type", "volcano.sh/sla-waiting-time", "volcano.sh/numa-topology-policy"),
-    *("volcano.sh/task-topology-affinity", "volcano.sh/task-topology-anti-affinity"),
-    *("volcano.sh/task-topology-task-order", "volcano.sh/topology-decision"),
-    *("volcano.sh/qos-level", "volcano.sh/gpu-memory", "volcano.sh/gpu-number"),
-    *("volcano.sh/vgpu-memory", "volcano.sh/vgpu-number", "volcano.sh/vgpu-cores"),
-    *("volcano.sh/resource-group", "volcano.sh/job-allocated-hypernode"),
-    *("volcano.sh/job-retry-count", "volcano.sh/closed-by-parent"),
-    *("volcano.sh/forward-cluster", "scheduling.volcano.sh/queue-allocation-gate"),
+    *("job-name", "job-namespace", "job-version", "job-type", "job-retry-count", "queue-name"),
+    *("task-index", "template-uid", "sla-waiting-time", "numa-topology-policy"),
+    *("task-topology-affinity", "task-topology-anti-affinity", "task-topology-task-order"),
+    *("topology-decision", "qos-level", "gpu-memory", "gpu-number", "vgpu-memory", "vgpu-number"),
+    *("vgpu-cores", "resource-group", "job-allocated-hypernode", "forward-cluster"),
+    "closed-by-parent",
 )
-KEYS = frozenset((*OURS, *VOLCANOS))
+"""What only Volcano reads or writes, of its domain."""
+
+KEYS = frozenset((*OURS, *(f"volcano.sh/{name}" for name in VOLCANOS)))
 """Keys of annotations and labels."""
 
 DOMAINS = ("volcano.sh", "scheduling.volcano.sh", "scheduling.k8s.io", "vscheduler.io")

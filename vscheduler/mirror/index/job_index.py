@@ -3,7 +3,7 @@
 import bisect
 import operator
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
@@ -118,12 +118,6 @@ class JobIndex:
             self._frozen = tuple(self._jobs)
             self._dirty.clear()
         return self._frozen
-
-    def groups_without_pods(self) -> Iterator[jobs.Job]:
-        """Iterate over PodGroups without any pod, except those that name another scheduler."""
-        for key, group in self._groups.items():
-            if not self._members.get(key) and group.scheduler in ("", *self._scheduler_names):
-                yield group.job
 
     def more_to_come(self) -> bool:
         """Whether more pods are likely to follow: a new or changed job is below minMember, pods
