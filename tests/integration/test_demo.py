@@ -61,18 +61,35 @@ def processes(folder: Path) -> list[str]:
     return found
 
 
-def visited(lines: list[str]) -> dict[str, Any]:
-    """What the page shows to whoever follows its link, which works once."""
-    (link,) = [line.partition(": ")[2] for line in lines if line.startswith("# the page")]
+def signed_in(
+    pool: urllib3.PoolManager, lines: list[str], start: str
+) -> tuple[str, dict[str, str]]:
+    """The page's address, and the cookie of whoever follows a link, which works once."""
+    (link,) = [line.partition(": ")[2] for line in lines if line.startswith(start)]
     url, _, code = link.partition("#sign-in=")
     headers = {"Content-Type": "application/json"}
     body = json.dumps({"code": code})
+    signed = pool.request("POST", f"{url}api/v1/session", body=body, headers=headers)
+    assert signed.status == 200
+    again = pool.request("POST", f"{url}api/v1/session", body=body, headers=headers)
+    assert again.status == 401
+    return url, {"Cookie": signed.headers["Set-Cookie"].partition(";")[0]}
+
+
+def seen_by_a_member(lines: list[str]) -> set[str]:
+    """The namespaces of the jobs that a member of a tenant sees; queues, but no nodes."""
     with urllib3.PoolManager() as pool:
-        signed = pool.request("POST", f"{url}api/v1/session", body=body, headers=headers)
-        assert signed.status == 200
-        again = pool.request("POST", f"{url}api/v1/session", body=body, headers=headers)
-        assert again.status == 401
-        cookie = {"Cookie": signed.headers["Set-Cookie"].partition(";")[0]}
+        url, cookie = signed_in(pool, lines, "# as a member of robotics")
+        summary = pool.request("GET", f"{url}api/v1/summary", headers=cookie).json()
+        assert (summary["visitor"]["queues"], summary["visitor"]["nodes"]) == (True, False)
+        jobs = pool.request("GET", f"{url}api/v1/jobs?state=all", headers=cookie).json()["jobs"]
+        return {each["namespace"] for each in jobs}
+
+
+def visited(lines: list[str]) -> dict[str, Any]:
+    """What the page shows to whoever follows its link."""
+    with urllib3.PoolManager() as pool:
+        url, cookie = signed_in(pool, lines, "# the page")
         found: dict[str, Any] = pool.request("GET", f"{url}api/v1/summary", headers=cookie).json()
         path = f"{url}api/v1/jobs/robotics/too-much/remedies"
         helps = pool.request("GET", path, headers=cookie)
@@ -104,6 +121,7 @@ def test_the_demo_shows_what_it_should_and_leaves_nothing(tmp_path: Path) -> Non
         weight = "raise the weight of queue robotics from 1 to 2"
         assert any(each.startswith(weight) for each in seen["remedies"])
         assert len(seen["remedies"]) >= 3
+        assert seen_by_a_member(lines) == {"robotics"}
         told = "\n".join(line for line in lines[5:] if not line.startswith("#"))
         listed = subprocess.run(  # noqa: S603 - the demo's own words
             ["/bin/sh", "-ec", told], capture_output=True, text=True, check=True

@@ -161,6 +161,30 @@ def test_a_queue_is_told_about(tenants: control_plane.ControlPlane) -> None:
     assert done.stderr == "there is no queue speach; did you mean speech?\n"
 
 
+def test_a_queue_is_changed(tenants: control_plane.ControlPlane) -> None:
+    """The API server checks a dry run, too, and keeps nothing of it."""
+    path = f"{daemons.QUEUES}/speech"
+    before = tenants.api.get(path)["spec"]
+    flags = ["--weight=3", "--capability=cpu=,memory=64Gi"]
+    done = run(tenants.kubeconfig, "set", "speech", *flags, "--dry-run")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines()[0] == "queue speech: weight 1 -> 3 (dry run)"
+    assert tenants.api.get(path)["spec"] == before
+    done = run(tenants.kubeconfig, "set", "speech", *flags)
+    assert done.stdout.splitlines()[1:] == [
+        "queue speech: capability.cpu 40 -> none",
+        "queue speech: capability.memory none -> 64Gi",
+    ]
+    assert tenants.api.get(path)["spec"] == {
+        **before,
+        "weight": 3,
+        "capability": {"memory": "64Gi"},
+    }
+    done = run(tenants.kubeconfig, "set", "speech", "--deserved=memory=65Gi", "--dry-run")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "spec.deserved must not exceed spec.capability" in done.stderr
+
+
 def test_what_a_scheduler_writes_is_shown(
     cluster: control_plane.ControlPlane, start: daemons.Start
 ) -> None:

@@ -14,10 +14,10 @@ from typing import Any
 from tests import running
 from tests.properties.worlds import configurations, generator, manifests
 from vscheduler.core.config import policy as policies
-from vscheduler.core.model import jobs
+from vscheduler.core.model import decisions, jobs
 from vscheduler.explain import changes
-from vscheduler.mirror.decode import quantities
-from vscheduler.simulator import run
+from vscheduler.mirror.decode import events, quantities
+from vscheduler.simulator import run, world
 
 Document = manifests.Document
 CYCLES = 5
@@ -93,21 +93,43 @@ def _key(document: Document) -> str:
     return f"{metadata.get('namespace', '')}/{metadata['name']}".removeprefix("/")
 
 
-def starts(before: Cluster, job: str, change: changes.Change) -> bool:
-    """Whether `vscheduler simulate --evicted-return` starts the job on the edited manifests."""
+def starts(before: Cluster, job: str, change: changes.Change, *, most: int = CYCLES) -> bool:
+    """Whether `vscheduler simulate --evicted-return` starts the job on the edited manifests, in so
+    many cycles.
+    """
     after = edited(before, job, change)
-    options = run.Options(cycles=CYCLES, evicted_return=True)
-    found = run.simulate(after.documents, after.policy, options)
-    group = next(
-        each for each in after.documents if (each["kind"], _key(each)) == ("PodGroup", job)
-    )
+    group = _one(after.documents, "PodGroup", job)
     placed = sum(bool(pod["spec"].get("nodeName")) for pod in _pods(after.documents, job))
-    for result in found.results:
+    for result in _cycles(after, most):
         placed += sum(bind.task.job == job for bind in result.binds)
         if placed >= max(1, group["spec"]["minMember"]):
             return True
         placed -= sum(evict.task.job == job for evict in result.evicts)
     return False
+
+
+def _cycles(after: Cluster, most: int) -> Iterator[decisions.CycleResult]:
+    """The simulator's cycles, until the next ones can't be other than the last one.
+
+    A cycle is a function of its snapshot. So nothing will be decided any more after a cycle that
+    decides nothing, carries over what the one before did, and writes the same phases, while no pod
+    starts or leaves and no time is due.
+    """
+    given = run.read(after.documents, run.Options())
+    objects = [each for each in given.events if isinstance(each, events.Upsert)]
+    simulated = world.World(objects, pods_return=True)
+    before: object = None
+    moving = simulated.moving
+    end = given.now + most * run.CYCLE_SECONDS
+    for result, states in run.cycles(given.mirror, simulated, after.policy, most, given.now):
+        yield result
+        moved, moving = moving, simulated.moving
+        moves = moved or moving or result.binds or result.evicts or result.claims
+        due = result.wake_at is not None and result.wake_at <= end
+        after_it = result.carried, {name: each.phase for name, each in states.items()}
+        if not moves and not due and before == after_it:
+            return
+        before = after_it
 
 
 def edited(before: Cluster, job: str, change: changes.Change) -> Cluster:

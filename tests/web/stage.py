@@ -13,9 +13,16 @@ from vscheduler.core import cycle
 from vscheduler.core.model import decisions, jobs, snapshot
 from vscheduler.mirror import paths, state
 from vscheduler.mirror.decode import events
-from vscheduler.mirror.translate import owner_references
 from vscheduler.simulator import waiting_line
-from vscheduler.web import access, cluster_view, documents, history, remedies, server
+from vscheduler.web import (
+    access,
+    cluster_view,
+    documents,
+    history,
+    pod_groups,
+    remedies,
+    server,
+)
 
 ADMIN, TENANT, STRANGER = "admin-token", "tenant-token", "stranger-token"
 TREE = {
@@ -95,7 +102,7 @@ class Finder:
             await self.gate.wait()
         if self.problem:
             raise remedies.FinderError(self.problem)
-        given = {"startsInCycle": 1, "evictions": 0, "minimal": True}
+        given = {"startsInCycle": 1, "evictions": 0, "victims": [], "minimal": True}
         return {
             "podGroup": f"{namespace}/{name}",
             "startsInCycle": None,
@@ -105,18 +112,15 @@ class Finder:
         }
 
 
-def cycle_of(
-    found: Sequence[clusters.Document], now: float
-) -> tuple[history.Cycle, Mapping[jobs.JobId, owner_references.Owner]]:
-    """A cycle on these manifests, and the owners of PodGroups."""
+def cycle_of(found: Sequence[clusters.Document], now: float) -> tuple[history.Cycle, state.Mirror]:
+    """A cycle on these manifests, and the Mirror that has read them."""
     mirror = state.Mirror(state.Options(scheduler_names=(clusters.SCHEDULER,)))
     for document in found:
         kind = events.kind_of(document)
         assert kind is not None
         mirror.apply(events.convert(kind, document))
     taken = mirror.snapshot(now)
-    owners = {key: each.owner for key, each in mirror.groups.items() if each.owner is not None}
-    return history.Cycle(taken=taken, result=cycle.run_cycle(taken, POLICY, 200_000)), owners
+    return history.Cycle(taken=taken, result=cycle.run_cycle(taken, POLICY, 200_000)), mirror
 
 
 def places(taken: snapshot.Snapshot) -> Mapping[jobs.JobId, waiting_line.Place]:
@@ -137,7 +141,9 @@ class Stage:
 
     def show(self, found: Sequence[clusters.Document]) -> None:
         """Run a cycle on these manifests."""
-        made, self.owners = cycle_of(found, self.now)
+        made, mirror = cycle_of(found, self.now)
+        self.owners = {key: each.owner for key, each in mirror.groups.items() if each.owner}
+        self.without_pods = tuple(pod_groups.without_pods(mirror, (clusters.SCHEDULER,)))
         self.taken, self.result = made.taken, made.result
         self.past.cycle(made.taken, made.result)
 
@@ -191,6 +197,7 @@ class Stage:
             instance=self.instance,
             past=self.past.frozen(),
             owners=self.owners,
+            without_pods=self.without_pods,
         )
 
     def sources(self) -> server.Sources:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import gc
 import sys
 from functools import partial
 from pathlib import Path
@@ -128,6 +129,7 @@ def _why(given: run.Given, policy: policies.Policy, job: str, output: str) -> No
     with lazy_commands.importing():
         from vscheduler.cli import tables
         from vscheduler.explain import remedies, wording
+    gc.freeze()  # a collection would look through all manifests
     try:
         found = remedies.explain(given, policy, job)
     except remedies.NotWaitingError as error:

@@ -18,7 +18,7 @@ from vscheduler.daemon import health, remedy_process, runtime, settings
 from vscheduler.daemon.leader_election import api
 from vscheduler.mirror import paths, plain_text
 from vscheduler.simulator import waiting_line
-from vscheduler.web import access, cluster_view, history, server
+from vscheduler.web import access, cluster_view, history, pod_groups, server
 
 log = structlog.get_logger(__name__)
 
@@ -215,12 +215,15 @@ class Page:
             return await _in(self._loop, here)
 
     def _look(self) -> cluster_view.Look:
-        groups = self._runtime.mirror.groups
+        mirror, given = self._runtime.mirror, self._runtime.given
         return cluster_view.Look(
             now=time.time(),
             instance=self._instance(),
             past=self._history.frozen(),
-            owners={key: each.owner for key, each in groups.items() if each.owner is not None},
+            owners={
+                key: each.owner for key, each in mirror.groups.items() if each.owner is not None
+            },
+            without_pods=tuple(pod_groups.without_pods(mirror, given.scheduler_names)),
         )
 
     def _instance(self) -> cluster_view.Instance:

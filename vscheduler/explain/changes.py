@@ -189,14 +189,29 @@ Change: TypeAlias = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Victims:
+    """Pods of one job that are evicted."""
+
+    job: str
+    queue: str
+    pods: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Remedy:
     """A change after which the job starts, as the simulator has verified."""
 
     change: Change
     cycle: int
     """In which cycle the whole minimum of the job is bound, counted from 1."""
-    evicts: int
-    """How many pods are evicted until then."""
+    victims: tuple[Victims, ...]
+    """Whose pods are evicted before that cycle, apart from pods that are evicted without the
+    change, too. The jobs that lose the most pods come first."""
     minimal: bool | None
     """Whether the next smaller change of this kind was verified not to suffice; None for a change
     that has no size."""
+
+    @property
+    def evicts(self) -> int:
+        """Return how many pods are evicted for it."""
+        return sum(each.pods for each in self.victims)

@@ -5,7 +5,8 @@ selectors and affinity to nodes, but neither shares nor other filters nor other 
 nothing: forecasts and trials find the size, in fewer steps if the estimate is near.
 """
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -82,6 +83,9 @@ class Estimates:
         """Whether the job has room once these running pods are gone."""
         if not self.lacking:
             return True
+        tasks = list(tasks)
+        if self._most_gained(tasks) < self.lacking:
+            return False
         rows, space = self._taken.nodes.layout.rows, self._taken.space
         freed: dict[int, resources.Vector] = {}
         for task in tasks:
@@ -95,6 +99,19 @@ class Estimates:
         before, after = self._free[index], self._free[index] + np.stack(list(freed.values()))
         gained = self._fitting(after, self._request) - self._fitting(before, self._request)
         return int(gained.sum()) >= self.lacking
+
+    def _most_gained(self, tasks: Collection[jobs.Task]) -> int:
+        """Return an upper bound on the pods that these running pods make room for, wherever they
+        are: what a pod frees of the resource that is scarce on its node, in requests, rounded up.
+        """
+        asked = {name: amount for name, amount in self._request.items() if amount}
+        if not asked:
+            return COUNT_MAX
+        held = Counter(task.pod_class for task in tasks)
+        return sum(
+            count * max(-(-each.request.get(name, 0) // part) for name, part in asked.items())
+            for each, count in held.items()
+        )
 
     @property
     def _needed(self) -> int:

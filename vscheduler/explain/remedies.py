@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from vscheduler.core.config import policy as policies
-from vscheduler.core.model import decisions, jobs, reclaim_outlooks
+from vscheduler.core.model import decisions, jobs, reclaim_outlooks, refusals
 from vscheduler.explain import changes, evictions, nodes, pods, queues, search, trials
 from vscheduler.simulator import run
 
@@ -57,6 +57,14 @@ class Explanation:
     """Units of work of core.cycle."""
     cut: tuple[str, ...] = ()
     """The kinds of changes whose search was cut short by the budget: there may be others."""
+
+    @property
+    def untried(self) -> tuple[str, ...]:
+        """Return why plugins that aren't built in refuse nodes: only their authors know what would
+        help there.
+        """
+        found = self.reason.refusals if self.reason else ()
+        return tuple(each.subject for each, _ in found if each.code is refusals.RefusalCode.CUSTOM)
 
 
 def explain(

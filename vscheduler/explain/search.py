@@ -7,10 +7,12 @@ as much get the smallest size of all; where that isn't so, a smaller size far be
 well.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
+from vscheduler.core.model import decisions
 from vscheduler.explain import changes, estimates, trials
 
 ONE_BY_ONE = 8
@@ -102,7 +104,7 @@ class Search:
         if not self.promising(change):
             return None
         start = self.trials.starts(change)
-        return _remedy(change, start, minimal=None) if start else None
+        return self._remedy(change, start, minimal=None) if start else None
 
     def promising(self, change: changes.Change) -> bool:
         """Whether a forecast, where forecasts are made, lets the job start."""
@@ -130,11 +132,25 @@ class Search:
         if self._exact:
             size = least(starts, 1, most) if starts(most) else None
         elif self.quick:
-            size = nearest(may_start, 1, most, guess and guess())
-            size = size and nearest(starts, 1, most, size)
+            size = self._quick(may_start, starts, most, guess and guess())
         else:
             size = self._careful(may_start, starts, most)
         return None if size is None else self._proved(of_size, size)
+
+    def _quick(self, may_start: Works, starts: Works, most: int, guess: int | None) -> int | None:
+        """Return the smallest size that few trials find, or None."""
+        size = guess and min(max(guess, 1), most)
+        if size is None or not self._is_near(may_start, starts, size):
+            size = nearest(may_start, 1, most, size)
+        return size and nearest(starts, 1, most, size)
+
+    def _is_near(self, may_start: Works, starts: Works, size: int) -> bool:
+        """Whether full trials may go on from this size: they cost little more than the forecasts
+        that they replace, a forecast confirms the size, and the size below doesn't start the job.
+        """
+        if not (self.trials.are_alike and may_start(size)):
+            return False
+        return size == 1 or not (starts(size) and starts(size - 1))
 
     @staticmethod
     def _careful(may_start: Works, starts: Works, most: int) -> int | None:
@@ -171,7 +187,7 @@ class Search:
             others = tuple(each for each in kept if each != name)
             start = self.trials.starts(of_names(others)) if others else trials.NEVER
             if start:
-                kept, remedy = list(others), _remedy(of_names(others), start, minimal=True)
+                kept, remedy = list(others), self._remedy(of_names(others), start, minimal=True)
             minimal = minimal and start.known
         return replace(remedy, minimal=minimal)
 
@@ -205,7 +221,7 @@ class Search:
             if size
         ]
         minimal = all(each.known and not each for each in below)
-        return _remedy(of_sizes(lowest), start, minimal=minimal) if start else None
+        return self._remedy(of_sizes(lowest), start, minimal=minimal) if start else None
 
     @property
     def _judges(self) -> list[Callable[[changes.Change], bool]]:
@@ -217,8 +233,19 @@ class Search:
     def _proved(self, of_size: Callable[[int], changes.Change], size: int) -> changes.Remedy:
         below = self.trials.starts(of_size(size - 1)) if size > 1 else None
         minimal = below is None or (below.known and not below)
-        return _remedy(of_size(size), self.trials.starts(of_size(size)), minimal=minimal)
+        return self._remedy(of_size(size), self.trials.starts(of_size(size)), minimal=minimal)
 
+    def _remedy(
+        self, change: changes.Change, start: trials.Start, *, minimal: bool | None
+    ) -> changes.Remedy:
+        victims = self._victims(start.evicts)
+        return changes.Remedy(change=change, cycle=start.cycle, victims=victims, minimal=minimal)
 
-def _remedy(change: changes.Change, start: trials.Start, *, minimal: bool | None) -> changes.Remedy:
-    return changes.Remedy(change=change, cycle=start.cycle, evicts=start.evicts, minimal=minimal)
+    def _victims(self, evicts: Sequence[decisions.Evict]) -> tuple[changes.Victims, ...]:
+        """Return whose pods these are, the jobs that lose the most first."""
+        counts = Counter(each.task.job for each in evicts)
+        queues = {job.id: job.queue for job in self.trials.snapshot.jobs}
+        found = [
+            changes.Victims(job=job, queue=queues[job], pods=count) for job, count in counts.items()
+        ]
+        return tuple(sorted(found, key=lambda each: (-each.pods, each.job)))

@@ -10,7 +10,7 @@ leave it without the change, in which no other waiting job has a turn, though al
 shares.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from vscheduler.core import cycle
@@ -19,6 +19,7 @@ from vscheduler.core.model import decisions, jobs, snapshot
 from vscheduler.explain import changes, edits
 from vscheduler.mirror import statuses
 from vscheduler.mirror.decode import events
+from vscheduler.mirror.index import entries
 from vscheduler.simulator import run, world
 
 CYCLES = 5
@@ -32,6 +33,9 @@ NODE_COST = 2
 PODS_PER_UNIT = 4
 """Approximate microseconds of a cycle in which nothing is decided."""
 
+ALIKE_MAX = 6
+"""In large clusters, a trial without a change costs at most so many cycles without a decision."""
+
 EVENT_COST = 100
 """Approximate microseconds for an edited object, there and back."""
 
@@ -44,8 +48,8 @@ class Start:
 
     cycle: int
     """The cycle in which the whole minimum of the job is bound; 0 if it never is."""
-    evicts: int = 0
-    """Number of pods evicted until then."""
+    evicts: tuple[decisions.Evict, ...] = ()
+    """The evictions of earlier cycles, apart from those that happen without a change."""
     known: bool = True
     """False if the budget ended the trial before the outcome was known."""
     first: decisions.GroupStatus | None = None
@@ -90,6 +94,11 @@ class Trials:
             + NODE_COST * self.snapshot.nodes.layout.size
             + len(self.objects.all) // PODS_PER_UNIT
         )
+        """Units of work of a cycle in which nothing is decided."""
+        self.are_alike = False
+        """Whether the cluster is so large that looking at it is most of what a trial costs."""
+        self._proofs: dict[type[changes.Change], int] = {}
+        """By kind of change, the cost of the dearest full trial so far."""
         self._others = frozenset(
             each.id
             for each in self.snapshot.jobs
@@ -99,7 +108,17 @@ class Trials:
         """What cycles without a change do: the last event of each object."""
         self._later = False
         """Whether the Mirror shows the cluster after these events."""
+        self._evicted: frozenset[jobs.TaskId] = frozenset()
+        """The pods that cycles without a change evict."""
+        self._settled: object = None
+        """The jobs that the last cycle leaves as they are."""
+        self._fresh = snapshot.FRESH
+        """What is carried into the first cycle of a trial: findings about jobs that stay as they
+        are, which have no influence on decisions."""
         self._known: dict[tuple[bool, changes.Change], Start] = {}
+        self._edited: dict[changes.Change, Sequence[edits.Event]] = {}
+        self._parts: dict[int, tuple[events.Upsert, entries.Part]] = {}
+        """By identity, events with what the Mirror reads in them."""
 
     def close(self) -> None:
         """Bring the Mirror back to the cluster as given."""
@@ -122,7 +141,7 @@ class Trials:
         found = self._known.get((alone, change))
         if found is None:
             found = UNKNOWN
-            if self._usable > self._cost:
+            if self._usable > (self._cost if alone else self._expected(change)):
                 found = self._made(change, alone=alone)
             self.cut = self.cut or not found.known
             if found.known:
@@ -131,19 +150,36 @@ class Trials:
 
     def _made(self, change: changes.Change, *, alone: bool) -> Start:
         self.count += 1
+        before = self.left
         self._switch(later=alone)
-        changed = edits.objects(change, self.objects)
+        changed = self._edited.get(change)
+        if changed is None:
+            changed = self._edited[change] = edits.objects(change, self.objects)
         touched = {edits.key(event): event for event in changed}
         self._apply(changed)
         policy = edits.policy(change, self.policy)
         try:
-            if alone:
-                return self._forecast(policy)
-            return self._proof(policy, changed, touched)
-        finally:
+            found = self._forecast(policy) if alone else self._proof(policy, changed, touched)
             if isinstance(change, changes.Nothing):
                 self._moved = dict(touched)
+                self._evicted = frozenset(each.task.uid for each in found.evicts)
+                self._fresh = replace(snapshot.FRESH, settled=self._settled)
+                self.are_alike = before - self.left <= ALIKE_MAX * self._cost
+            return found
+        finally:
             self._put_back(touched)
+            if not alone:
+                dearest = max(before - self.left, self._proofs.get(type(change), 0))
+                self._proofs[type(change)] = dearest
+
+    def _expected(self, change: changes.Change) -> int:
+        """Return what a full trial costs at least by experience. With less, it isn't begun, since
+        it would hardly come to its end.
+        """
+        if not self.are_alike:
+            return self._cost
+        kinds = changes.Nothing, type(change)
+        return max(self._proofs.get(kind, 0) for kind in kinds)
 
     def _switch(self, *, later: bool) -> None:
         """Bring the Mirror to the cluster as given, or as it is after cycles without a change."""
@@ -157,12 +193,22 @@ class Trials:
 
     def _apply(self, changed: Collection[edits.Event]) -> None:
         for event in changed:
-            self._mirror.apply(event)
+            self._take(event)
         self.left -= EVENT_COST * len(changed)
+
+    def _take(self, event: edits.Event) -> None:
+        """Apply an event to the Mirror; one that was applied before isn't read again."""
+        if isinstance(event, events.Remove):
+            self._mirror.apply(event)
+            return
+        if id(event) not in self._parts:
+            key, entry = self._mirror.read(event)
+            self._parts[id(event)] = event, entries.Part(kind=event.kind, found={key: entry})
+        self._mirror.apply(self._parts[id(event)][1])
 
     def _forecast(self, policy: policies.Policy) -> Start:
         skipped = frozenset((action, job) for action in SKIPPED_ACTIONS for job in self._others)
-        carried = replace(snapshot.FRESH, attempted=self._others, reclaim_failed=skipped)
+        carried = replace(self._fresh, attempted=self._others, reclaim_failed=skipped)
         taken = self._mirror.snapshot(self._now, carried)
         result = self._cycle(taken, policy)
         waits = sum(each.task.job == self.job for each in result.pipelined)
@@ -175,9 +221,9 @@ class Trials:
         changed: Iterable[edits.Event],
         touched: dict[edits.Key, edits.Event],
     ) -> Start:
-        simulated, carried = self._world.fork(), snapshot.FRESH
+        simulated, carried = self._world.fork(), self._fresh
         simulated.change(changed)
-        evicts = 0
+        evicts: list[decisions.Evict] = []
         first: decisions.GroupStatus | None = None
         queue: decisions.QueueFigures | None = None
         for number in range(1, CYCLES + 1):
@@ -186,26 +232,28 @@ class Trials:
             result = self._cycle(taken, policy)
             first = first or self._status(result)
             queue = queue or self._queue(result)
-            evicts += len(result.evicts)
             if self._lacks(taken, result) <= 0:
-                return Start(cycle=number, evicts=evicts, first=first, queue=queue)
+                more = tuple(each for each in evicts if each.task.uid not in self._evicted)
+                return Start(cycle=number, evicts=more, first=first, queue=queue)
+            evicts += result.evicts
             written = _new_phases(taken, result, now)
             if number == CYCLES or not (
                 written or simulated.moving or self._may_change(result, now)
             ):
                 break
             if not result.finished or self._usable <= self._cost:
-                return replace(UNKNOWN, first=first, queue=queue)
+                return replace(UNKNOWN, evicts=tuple(evicts), first=first, queue=queue)
             for event in simulated.obey(result, written, now):
                 assert isinstance(event, events.Upsert | events.Remove)
                 touched[edits.key(event)] = event
                 self._mirror.apply(event)
             carried = result.carried
-        return Start(cycle=0, first=first, queue=queue)
+        return Start(cycle=0, evicts=tuple(evicts), first=first, queue=queue)
 
     def _cycle(self, taken: snapshot.Snapshot, policy: policies.Policy) -> decisions.CycleResult:
         result = cycle.run_cycle(taken, policy, max(1, self._usable - self._cost))
         self.left -= self._cost + result.spent
+        self._settled = result.carried.settled
         return result
 
     def _put_back(self, touched: Iterable[edits.Key]) -> None:
@@ -213,7 +261,7 @@ class Trials:
             before: edits.Event | None = self.objects.original(kind, name)
             if self._later:
                 before = self._moved.get((kind, name), before)
-            self._mirror.apply(before or edits.removal(kind, name))
+            self._take(before or edits.removal(kind, name))
 
     def _lacks(self, taken: snapshot.Snapshot, result: decisions.CycleResult) -> int:
         """Return how many pods of the minimum have no node after this cycle."""

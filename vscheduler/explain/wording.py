@@ -1,6 +1,7 @@
 """Remedies in English, and as a JSON tree."""
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from vscheduler.core.model import constraints
@@ -11,19 +12,42 @@ from vscheduler.mirror.decode import quantities
 NAMES_MAX = 3
 """So many nodes are named in a sentence."""
 
+VICTIMS_MAX = 3
+"""So many jobs that lose pods are named in a sentence."""
+
 UNKNOWN = "it had no turn within the budget of this explanation"
 
 _HUMP = re.compile(r"_([a-z])")
 
 
-def sentence(remedy: changes.Remedy) -> str:
-    """Return what to change, whether less may do, and how many pods are evicted then."""
+def sentence(remedy: changes.Remedy, *, named: bool = True) -> str:
+    """Return what to change, whether less may do, and whose pods are evicted then; `named` says
+    whether jobs and queues that lose pods are named.
+    """
     text = _change(remedy.change)
     if remedy.minimal is False:
         text = f"{text} (less may do)"
-    if not remedy.evicts:
+    if not remedy.victims:
         return text
-    return f"{text}; {phrases.pods(remedy.evicts)} would be evicted for it"
+    pods = phrases.pods(remedy.evicts)
+    if named and len(remedy.victims) == 1:
+        return f"{text}; {pods} of {_loser(remedy.victims[0])} would be evicted for it"
+    text = f"{text}; {pods} would be evicted for it"
+    return f"{text}: {_losers(remedy.victims)}" if named else text
+
+
+def _losers(victims: Sequence[changes.Victims]) -> str:
+    """Return `4 of job a/x in queue q and 2 of job b/y in queue r`; the first of many are named."""
+    shown = [f"{each.pods} of {_loser(each)}" for each in victims[:VICTIMS_MAX]]
+    left = victims[VICTIMS_MAX:]
+    if left:
+        jobs = f"{len(left)} more job{'' if len(left) == 1 else 's'}"
+        shown.append(f"{sum(each.pods for each in left)} of {jobs}")
+    return phrases.listed(shown)
+
+
+def _loser(victims: changes.Victims) -> str:
+    return f"job {victims.job} in queue {victims.queue}"
 
 
 def lines(explanation: remedies.Explanation) -> list[str]:
@@ -46,7 +70,8 @@ def _reclaim(explanation: remedies.Explanation) -> list[str]:
 def remedy_lines(explanation: remedies.Explanation) -> list[str]:
     """Return what would start the job as lines of text."""
     messages = [sentence(each) for each in explanation.remedies]
-    return phrases.remedies(explanation.starts, messages, explanation.cut)
+    untried = explanation.untried
+    return phrases.remedies(explanation.starts, messages, explanation.cut, untried=untried)
 
 
 def tree(explanation: remedies.Explanation) -> dict[str, Any]:
@@ -61,6 +86,7 @@ def tree(explanation: remedies.Explanation) -> dict[str, Any]:
         "startsInCycle": explanation.starts,
         "remedies": [_remedy(each) for each in explanation.remedies],
         "cutShort": list(explanation.cut),
+        "untried": list(explanation.untried),
         "trials": explanation.trials,
         "spent": explanation.spent,
     }
@@ -75,8 +101,12 @@ def _remedy(remedy: changes.Remedy) -> dict[str, Any]:
         "change": type(remedy.change).__name__,
         **fields,
         "message": sentence(remedy),
+        "messageWithoutVictims": sentence(remedy, named=False),
         "startsInCycle": remedy.cycle,
         "evictions": remedy.evicts,
+        "victims": [
+            {"job": each.job, "queue": each.queue, "pods": each.pods} for each in remedy.victims
+        ],
         "minimal": remedy.minimal,
     }
 

@@ -1,4 +1,8 @@
-"""Reasons of conditions: which words PodGroups and pods get for the reason why they wait."""
+"""Reasons of conditions: which words pods get for the reason why they wait.
+
+The condition of a PodGroup has the reason's own code, as `simulate`, metrics and the page have.
+Where Volcano tells no reason of its own, it says NotEnoughResources.
+"""
 
 from vscheduler.core.model import decisions
 
@@ -9,22 +13,6 @@ WAITS_FOR_VOLUMES = str(decisions.ReasonCode.WAITS_FOR_VOLUMES)
 
 WAITS_FOR_DEVICES = str(decisions.ReasonCode.WAITS_FOR_DEVICES)
 """The same for pods whose devices the API server refuses to have allocated."""
-
-NOT_ENOUGH_RESOURCES = "NotEnoughResources"
-REASONS = {
-    decisions.ReasonCode.QUEUE_MISSING: "QueueNotFound",
-    decisions.ReasonCode.POD_REJECTED: "NotEnoughTasks",
-    decisions.ReasonCode.TOO_FEW_PODS: "NotEnoughTasks",
-    decisions.ReasonCode.TOO_FEW_OF_ROLE: "NotEnoughPodsOfTask",
-    decisions.ReasonCode.TOO_FEW_SUB_GROUPS: "NotEnoughPodsOfTask",
-    decisions.ReasonCode.TOO_FEW_OF_SUB_GROUP: "NotEnoughPodsOfTask",
-    decisions.ReasonCode.WAITS_FOR_VOLUMES: "WaitsForVolumes",
-    decisions.ReasonCode.WAITS_FOR_DEVICES: "WaitsForDevices",
-}
-"""Reasons of condition Unschedulable; codes not listed have reason NotEnoughResources. All reasons
-are Volcano's, except QueueNotFound (Volcano reports a missing queue in its webhook) and
-WaitsForVolumes and WaitsForDevices (Volcano binds both pod by pod).
-"""
 
 NOT_ADMITTED = frozenset(
     {
@@ -60,11 +48,6 @@ NO_NODE_HELPS = NOT_ADMITTED - {decisions.ReasonCode.CLUSTER_FULL} | {
     decisions.ReasonCode.WAITS_FOR_DEVICES,
 }
 """Reason codes with which pods would wait even in an empty cluster."""
-
-
-def group_reason(reason: decisions.Reason) -> str:
-    """Return the reason of the condition Unschedulable of a PodGroup."""
-    return REASONS.get(reason.code, NOT_ENOUGH_RESOURCES)
 
 
 def is_expected(reason: decisions.Reason) -> bool:

@@ -159,6 +159,15 @@ DAEMON_SETS = Collection(api_version="apps/v1", kind="DaemonSet", plural="daemon
 JOBS = Collection(api_version="batch/v1", kind="Job", plural="jobs")
 CRON_JOBS = Collection(api_version="batch/v1", kind="CronJob", plural="cronjobs")
 EVENTS = Collection(api_version="events.k8s.io/v1", kind="Event", plural="events")
+CLUSTER_ROLES = Collection(
+    api_version="rbac.authorization.k8s.io/v1",
+    kind="ClusterRole",
+    plural="clusterroles",
+    namespaced=False,
+)
+ROLE_BINDINGS = Collection(
+    api_version="rbac.authorization.k8s.io/v1", kind="RoleBinding", plural="rolebindings"
+)
 CLUSTER_ROLE_BINDINGS = Collection(
     api_version="rbac.authorization.k8s.io/v1",
     kind="ClusterRoleBinding",

@@ -110,13 +110,25 @@ def quantity(resource: str, value: float) -> str:
     return f"{amount(resource, value)} {resource}"
 
 
+def without_pods(minimum: int) -> str:
+    """Return what would start a job without pods."""
+    wanted = pods(max(1, minimum))
+    return f"None of its pods exist: create {wanted}, or see why their owner doesn't."
+
+
 def remedies(
-    starts: int | None, messages: Sequence[str], cut: Sequence[str], *, hidden: int = 0
+    starts: int | None,
+    messages: Sequence[str],
+    cut: Sequence[str],
+    *,
+    hidden: int = 0,
+    untried: Sequence[str] = (),
 ) -> list[str]:
     """Return what would start a job as lines of text.
 
     `starts` is the cycle in which it starts anyway, `hidden` the number of changes that concern
-    what the user may not see, and `cut` names the kinds of changes not searched to the end.
+    what the user may not see, `cut` names the kinds of changes not searched to the end, and
+    `untried` has what plugins that aren't built in say of nodes that they refuse.
     """
     if starts is not None:
         return [f"It starts in cycle {starts} if nothing changes."]
@@ -127,4 +139,7 @@ def remedies(
         lines.append(f"{hidden} more would, which concern what you may not see.")
     if cut:
         lines.append(f"Not searched to the end: {listed(cut)}.")
+    if untried:
+        said = listed([f'"{each}"' for each in untried])
+        lines.append(f"Not tried: what would let nodes pass a filter of your own ({said}).")
     return lines

@@ -320,7 +320,7 @@ def _conditions(
             yield jobs.Condition(type=UNSCHEDULABLE, status="False", reason=SCHEDULED)
         yield jobs.Condition(type=SCHEDULED, status="True", reason=READY_REASON)
     elif status.reason is not None:
-        reason = reasons.group_reason(status.reason)
+        reason = str(status.reason.code)
         yield jobs.Condition(
             type=UNSCHEDULABLE,
             status="True",

@@ -208,7 +208,7 @@ def simulate(
     results: list[decisions.CycleResult] = []
     looks: list[Look] = []
     states: Mapping[jobs.JobId, jobs.GroupState] = {}
-    for result, written in _cycles(mirror, simulated, policy, options.cycles, given.now):
+    for result, written in cycles(mirror, simulated, policy, options.cycles, given.now):
         results.append(result)
         states = written
         if options.evicted_return:
@@ -269,12 +269,14 @@ def _rejections(
         yield manifests.Problem(place=place, message=str(rejection))
 
 
-def _cycles(
-    mirror: state.Mirror, simulated: world.World, policy: policies.Policy, cycles: int, now: float
+def cycles(
+    mirror: state.Mirror, simulated: world.World, policy: policies.Policy, most: int, now: float
 ) -> Iterator[tuple[decisions.CycleResult, Mapping[jobs.JobId, jobs.GroupState]]]:
-    """Iterate over cycles: decide, carry out, decide again, a second later each time."""
+    """Iterate over at most so many cycles, each with the status of each PodGroup after it: decide,
+    carry out, decide again, a second later each time.
+    """
     carried = snapshot.FRESH
-    for number in range(cycles):
+    for number in range(most):
         moment = now + number * CYCLE_SECONDS
         taken = mirror.snapshot(moment, carried)
         result = cycle.run_cycle(taken, policy)

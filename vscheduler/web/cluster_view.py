@@ -11,18 +11,16 @@ from dataclasses import dataclass, field, replace
 
 from vscheduler.core.model import decisions, jobs, queues, resources, snapshot
 from vscheduler.mirror import (
-    condition_reasons,
     phrases,
     plain_text,
     queue_status,
     statuses,
     wording,
-    workloads,
 )
 from vscheduler.mirror.decode import fields
 from vscheduler.mirror.translate import owner_references
 from vscheduler.simulator import waiting_line
-from vscheduler.web import history
+from vscheduler.web import history, pod_groups
 
 MESSAGE_MAX = 2000
 """Characters of a reason: an annotation or an error of the API server may be of any length."""
@@ -52,6 +50,8 @@ class Look:
     past: history.Past
     owners: Owners = field(default_factory=dict)
     """Owners of PodGroups."""
+    without_pods: tuple[jobs.Job, ...] = ()
+    """PodGroups without any pod; schedulers leave most of them out of their cycles."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +124,7 @@ class JobRow:
     def reason(self) -> str:
         """Why it waits, in one word."""
         if self.told is not None:
-            return condition_reasons.group_reason(self.told)
+            return str(self.told.code)
         return "" if self.written is None else self.written.reason
 
     @property
@@ -186,6 +186,7 @@ class ViewMaker:
         self._places = places
         self._rows: dict[jobs.JobId, tuple[jobs.Job, JobRow]] = {}
         self._cycle: history.Cycle | None = None
+        self._without_pods: tuple[jobs.Job, ...] = ()
         self.view = BLANK
         """The last view."""
 
@@ -204,16 +205,16 @@ class ViewMaker:
             made = replace(
                 made, queue_rows=(), job_rows=(), by_key={}, namespaces=frozenset(), total={}
             )
-        elif past.cycle is not self._cycle:
-            made = self._with_cycle(made, past.cycle, look.owners)
-        self._cycle = past.cycle
+        elif past.cycle is not self._cycle or look.without_pods != self._without_pods:
+            made = self._with_cycle(made, past.cycle, look)
+        self._cycle, self._without_pods = past.cycle, look.without_pods
         self.view = replace(made, versions=_versions(before, made))
         return self.view
 
-    def _with_cycle(self, made: View, cycle: history.Cycle, owners: Owners) -> View:
+    def _with_cycle(self, made: View, cycle: history.Cycle, look: Look) -> View:
         taken, result = cycle.taken, cycle.result
-        by_key = {job.id: job for job in taken.jobs}
-        rows = self._job_rows(by_key, result, owners)
+        by_key = {job.id: job for job in (*look.without_pods, *taken.jobs)}
+        rows = self._job_rows(by_key, result, look.owners)
         places = self._places(taken)
         placed = [
             row if row.key not in places else replace(row, place=places[row.key]) for row in rows
@@ -223,7 +224,7 @@ class ViewMaker:
             queue_rows=_queue_rows(taken, result, rows),
             job_rows=tuple(sorted(placed, key=_turn)),
             by_key=by_key,
-            namespaces=frozenset(job.namespace for job in taken.jobs),
+            namespaces=frozenset(job.namespace for job in by_key.values()),
             total=result.total,
         )
 
@@ -272,6 +273,8 @@ def _job_row(
     if status is None:
         phase, running = job.phase, job.counts[jobs.TaskStatus.RUNNING]
         written = next((each for each in job.state.conditions if _says_why(each)), None)
+        if written is None and phase is not jobs.Phase.COMPLETED:
+            told = pod_groups.reason_without_pods(job)
     else:
         phase, running, told = status.phase, status.running, status.reason
     waits = phase in jobs.YOUNG or told is not None or written is not None
@@ -279,7 +282,7 @@ def _job_row(
     return JobRow(
         namespace=job.namespace,
         name=job.name,
-        workload=plain_text.shown(workload_of(job, owner)),
+        workload=plain_text.shown(pod_groups.workload_of(job, owner)),
         queue=plain_text.shown(job.queue),
         state=str(phase),
         running=running,
@@ -313,29 +316,6 @@ def _instant(text: str) -> float:
         return 0.0
 
 
-def workload_of(job: jobs.Job, owner: owner_references.Owner | None) -> str:
-    """Return what users call the job, such as `job/train`."""
-    labels = job.tasks[0].labels if job.tasks else {}
-    if owner is not None and workloads.is_final(owner.kind, labels):
-        return str(workloads.of_owner(owner.api_version, owner.kind, owner.name))
-    named = [] if owner is None else [_reference(owner)]
-    group = {"metadata": {"name": job.name, "ownerReferences": named}}
-    pods = [
-        {"metadata": {"name": task.name, "labels": task.labels, "ownerReferences": named}}
-        for task in job.tasks[:2]
-    ]
-    return str(workloads.of_group(group, pods)[0])
-
-
-def _reference(owner: owner_references.Owner) -> dict[str, object]:
-    return {
-        "apiVersion": owner.api_version,
-        "kind": owner.kind,
-        "name": owner.name,
-        "controller": True,
-    }
-
-
 def _queue_rows(
     taken: snapshot.Snapshot, result: decisions.CycleResult, rows: Collection[JobRow]
 ) -> tuple[QueueRow, ...]:
@@ -344,8 +324,15 @@ def _queue_rows(
     counts = Counter((row.queue, row.waits) for row in rows)
     found = [each for each in result.queues if each.name != queues.ROOT]
     found.sort(key=lambda each: (*paths.get(each.name, ()), each.name))
+    used = {resources.CPU} | {
+        name
+        for queue in found
+        for amounts in (queue.allocated, queue.request)
+        for name, amount in amounts.items()
+        if amount and name != resources.PODS
+    }
     return tuple(
-        _queue_row(each, paths.get(each.name, ()), result.excluded, counts) for each in found
+        _queue_row(each, paths.get(each.name, ()), result.excluded, counts, used) for each in found
     )
 
 
@@ -354,14 +341,16 @@ def _queue_row(
     path: tuple[str, ...],
     excluded: tuple[decisions.Exclusion, ...],
     counts: Mapping[tuple[str, bool], int],
+    used: Collection[str],
 ) -> QueueRow:
+    """Return a queue with the amounts of resources that some queue uses or asks for."""
     entitlement = queue.entitlement
     deserved = {} if entitlement is None else entitlement.deserved
     named = {
         name
         for amounts in (queue.allocated, deserved, queue.request)
         for name, amount in amounts.items()
-        if amount and name != resources.PODS
+        if amount and name in used
     }
     ordered = [
         name

@@ -268,7 +268,7 @@ def remedies(found: Mapping[str, Any], access: Access) -> Document:
         "remedies": [
             {
                 "change": each["change"],
-                "message": plain_text.shown(each["message"]),
+                "message": plain_text.shown(_message(each, access)),
                 "startsInCycle": each["startsInCycle"],
                 "evictions": each["evictions"],
                 "minimal": each["minimal"],
@@ -277,6 +277,7 @@ def remedies(found: Mapping[str, Any], access: Access) -> Document:
         ],
         "hidden": len(every) - len(shown),
         "cutShort": list(found.get("cutShort", ())),
+        "untried": [plain_text.shown(str(each)) for each in found.get("untried", ())],
     }
 
 
@@ -302,6 +303,13 @@ def _sees_change(change: Mapping[str, Any], access: Access) -> bool:
     if kind == "MoreDisruptions":
         return access.sees_pods(str(change["budget"]).partition("/")[0])
     return "job" in change and access.sees(str(change["job"]).partition("/")[0])
+
+
+def _message(change: Mapping[str, Any], access: Access) -> str:
+    """Return the sentence of a change, without the jobs that lose pods if any is hidden."""
+    losers = [str(each["job"]) for each in change["victims"]]
+    named = all(access.sees(job.partition("/")[0]) for job in losers)
+    return str(change["message" if named else "messageWithoutVictims"])
 
 
 def decisions(view: cluster_view.View, access: Access, limit: int) -> Document:

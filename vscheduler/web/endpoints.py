@@ -11,7 +11,7 @@ import structlog
 from aiohttp import web
 
 from vscheduler import containment
-from vscheduler.mirror import paths, plain_text
+from vscheduler.mirror import paths, phrases, plain_text
 from vscheduler.web import (
     access,
     assets,
@@ -260,8 +260,10 @@ class Endpoints:
         found = await self._access(request, self._visit(request))
         namespace, name = request.match_info["namespace"], request.match_info["name"]
         view = await self._views.view()
-        if documents.waiting(view, found, namespace, name) is None:
-            raise request_rules.Problem(HTTPStatus.NOT_FOUND, NOT_WAITING)
+        row = documents.waiting(view, found, namespace, name)
+        if row is None or not row.total:
+            said = NOT_WAITING if row is None else phrases.without_pods(row.minimum)
+            raise request_rules.Problem(HTTPStatus.NOT_FOUND, said)
         version = (view.versions["queues"], view.versions["jobs"])
         guard = _guard(request)
         if guard is not None:

@@ -1,5 +1,7 @@
 """Where searches begin: pods that have room, counted by free resources."""
 
+import random
+
 import pytest
 
 from tests import pictures, running
@@ -45,6 +47,26 @@ def test_the_end_of_a_job_frees_what_it_holds_on_usable_nodes(taken: snapshot.Sn
     found.__dict__["lacking"] = 2
     assert found.suffices(held["busy"])
     assert not found.suffices(held["idle"])
+
+
+def test_what_a_job_holds_bounds_the_pods_that_its_end_makes_room_for() -> None:
+    """Never below what counting finds: on each node another resource may be scarce."""
+    chance = random.Random(5)
+    for _ in range(60):
+        nodes = " ".join(f"node n{at} cpu={chance.randint(3, 9)}" for at in range(4))
+        held = f"cpu={chance.choice((0.5, 1, 1.5, 3))} {' '.join(f'n{at}' for at in range(4))}"
+        picture = f"{nodes} queue q\njob q/busy min=1 {held}\njob q/late min=40 cpu=2 -*40"
+        given = run.read(pictures.documents(picture), run.Options())
+        before = given.mirror.snapshot(given.now)
+        tasks = next(job.tasks for job in before.jobs if job.name == "busy")
+        for lacking in range(1, 14):
+            found = estimates.Estimates(before, LATE)
+            found.__dict__["lacking"] = lacking
+            rows = [before.nodes.layout.rows[task.node or ""] for task in tasks]
+            free = (before.nodes.allocatable - before.nodes.used)[:, before.space.columns["cpu"]]
+            each = tasks[0].pod_class.request["cpu"]
+            gained = sum(int((free[row] + each) // 2000 - free[row] // 2000) for row in rows)
+            assert found.suffices(tasks) == (gained >= lacking), picture
 
 
 def test_a_large_cluster_takes_few_trials() -> None:

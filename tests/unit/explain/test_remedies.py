@@ -3,10 +3,15 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests import pictures, running
 from vscheduler.cli.demo import demo_view
+from vscheduler.core import actions, compat, plugins
+from vscheduler.core.api import contracts
+from vscheduler.core.config import policy
+from vscheduler.core.model import jobs
 from vscheduler.explain import remedies, wording
 from vscheduler.sandbox import contents
 from vscheduler.simulator import run
@@ -24,8 +29,8 @@ def explained(
     documents: Sequence[Mapping[str, Any]], job: str, *, tiers: str = running.STANDARD
 ) -> remedies.Explanation:
     """The explanation of a job in a cluster of these manifests."""
-    policy = running.policy_of({"actions": ACTIONS, "tiers": running.tiers(tiers)})
-    return remedies.explain(run.read(documents, run.Options()), policy, job)
+    chosen = running.policy_of({"actions": ACTIONS, "tiers": running.tiers(tiers)})
+    return remedies.explain(run.read(documents, run.Options()), chosen, job)
 
 
 def sentences(picture: str, **how: str) -> list[str]:
@@ -65,6 +70,11 @@ def test_the_gang_of_the_demo_has_three_remedies() -> None:
     ]
     assert all(remedy.minimal for remedy in found.remedies)
 
+
+RECLAIMED = (
+    "set reclaimable: true on queue {queue}; 2 pods of job default/{job} in queue {queue} would be "
+    "evicted for it"
+)
 
 SCENES = {
     "too few nodes": (
@@ -115,7 +125,7 @@ SCENES = {
         job r/busy min=1 n1 n1 n1 n1
         job q/late min=2 - -
         """,
-        ["set reclaimable: true on queue r; 2 pods would be evicted for it"],
+        [RECLAIMED.format(queue="r", job="busy")],
     ),
 }
 
@@ -125,6 +135,47 @@ def test_the_obvious_remedy_is_among_those_shown(picture: str, expected: list[st
     """What a person would say on seeing the picture."""
     found = sentences(picture)
     assert [each for each in expected if each not in found] == [], found
+
+
+EVICTED = (
+    "set reclaimable: true on queue r; 5 pods would be evicted for it: 1 of job default/b5 in "
+    "queue r, 1 of job default/b6 in queue r, 1 of job default/b7 in queue r and 2 of 2 more jobs"
+)
+
+
+def test_the_jobs_that_lose_pods_are_named() -> None:
+    """With their queues and how many pods; of many jobs the first are named, and all in JSON."""
+    busy = "\n".join(f"job r/b{number} min=1 n1" for number in range(1, 11))
+    picture = f"node n1 cpu=10 queue q queue r reclaimable=false\n{busy}\njob q/late min=5 -*5"
+    found = explained(pictures.documents(picture), "default/late")
+    (remedy,) = (each for each in found.remedies if each.victims)
+    assert wording.sentence(remedy) == EVICTED
+    (shown,) = (each for each in wording.tree(found)["remedies"] if each["evictions"])
+    assert shown["messageWithoutVictims"] == EVICTED.partition(": 1 of")[0]
+    assert shown["evictions"] == 5
+    assert shown["victims"] == [
+        {"job": f"default/b{number}", "queue": "r", "pods": 1} for number in (5, 6, 7, 8, 9)
+    ]
+
+
+def test_pods_that_are_evicted_anyway_are_not_evicted_for_the_change() -> None:
+    """Job `next` gets a pod of `busy` in any case; `late` may only use the other node."""
+    documents = pictures.documents(
+        """
+        node n1 cpu=4   node n2 cpu=4 label=zone=a
+        queue p   queue q   queue r   queue s reclaimable=false
+        job r/busy min=1 n1 n1 n1 n1
+        job s/kept min=1 n2 n2 n2 n2
+        job p/next min=1 select=zone=b -
+        job q/late min=2 select=zone=a - -
+        """
+    )
+    node = next(each for each in documents if each["metadata"]["name"] == "n1")
+    node["metadata"]["labels"]["zone"] = "b"
+    found = explained(documents, "default/late")
+    assert [wording.sentence(each) for each in found.remedies if each.victims] == [
+        RECLAIMED.format(queue="s", job="kept")
+    ]
 
 
 def test_the_end_of_the_smallest_job_that_suffices() -> None:
@@ -151,6 +202,39 @@ def test_a_job_that_starts_anyway_needs_no_remedy() -> None:
     assert wording.lines(found) == [
         "default/late, in queue q, starts in cycle 1 if nothing changes"
     ]
+
+
+class Reserved(contracts.Plugin):
+    """A plugin that isn't built in, and refuses all nodes."""
+
+    name = "reserved"
+
+    def filter_nodes(
+        self, task: jobs.Task, nodes: contracts.NodeView
+    ) -> Sequence[contracts.FilterResult]:
+        """Refuse them."""
+        del task
+        return [
+            contracts.FilterResult("node(s) were reserved", np.zeros(nodes.size, dtype=np.bool_))
+        ]
+
+
+def test_refusals_of_other_plugins_are_named_as_not_tried() -> None:
+    """Only the author of a plugin knows what would help."""
+    documents = pictures.documents("node n1 cpu=4   queue q   job q/late min=2 - -")
+    tiers = running.tiers(f"{running.STANDARD} reserved")
+    parsed = policy.parse(
+        {"actions": ACTIONS, "tiers": tiers},
+        (*plugins.PLUGINS, Reserved),
+        actions.ACTIONS,
+        compat.VOLCANO,
+    )
+    assert parsed.policy is not None
+    found = remedies.explain(run.read(documents, run.Options()), parsed.policy, "default/late")
+    assert wording.remedy_lines(found)[-1] == (
+        'Not tried: what would let nodes pass a filter of your own ("node(s) were reserved").'
+    )
+    assert wording.tree(found)["untried"] == ["node(s) were reserved"]
 
 
 @pytest.mark.parametrize(
@@ -187,9 +271,9 @@ def test_a_hostile_job_stays_within_the_budget() -> None:
 def test_a_budget_that_is_too_small_is_told_of() -> None:
     """Nothing is shown that isn't verified."""
     documents = pictures.documents("node n1 cpu=4   queue q   job q/late min=5 -*5")
-    policy = running.policy_of({"actions": ACTIONS, "tiers": running.tiers(running.STANDARD)})
+    chosen = running.policy_of({"actions": ACTIONS, "tiers": running.tiers(running.STANDARD)})
     given = run.read(documents, run.Options())
-    found = remedies.explain(given, policy, "default/late", budget=1)
+    found = remedies.explain(given, chosen, "default/late", budget=1)
     assert (found.remedies, found.reason) == ((), None)
     assert wording.lines(found) == [
         "default/late, in queue q, waits: it had no turn within the budget of this explanation",

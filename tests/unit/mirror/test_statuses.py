@@ -101,7 +101,7 @@ CASES: dict[str, tuple[jobs.GroupState, Any, Any, Any]] = {
     "another reason": (
         stored(WAITS),
         status(reason=FULL),
-        {"conditions": [body("Unschedulable", "True", "NotEnoughResources", FULL_TEXT)]},
+        {"conditions": [body("Unschedulable", "True", "QueueClosed", FULL_TEXT)]},
         ("Warning", "Unschedulable", FULL_TEXT),
     ),
     "other numbers keep the time and are no event": (
@@ -177,18 +177,20 @@ def test_nothing_is_written_twice(case: str) -> None:
     ("code", "reason"),
     [
         (decisions.ReasonCode.QUEUE_MISSING, "QueueNotFound"),
-        (decisions.ReasonCode.QUEUE_CLOSED, "NotEnoughResources"),
-        (decisions.ReasonCode.POD_REJECTED, "NotEnoughTasks"),
+        (decisions.ReasonCode.QUEUE_CLOSED, "QueueClosed"),
+        (decisions.ReasonCode.POD_REJECTED, "PodRejected"),
         (decisions.ReasonCode.TOO_FEW_PODS, "NotEnoughTasks"),
         (decisions.ReasonCode.TOO_FEW_OF_ROLE, "NotEnoughPodsOfTask"),
-        (decisions.ReasonCode.TOO_FEW_OF_SUB_GROUP, "NotEnoughPodsOfTask"),
+        (decisions.ReasonCode.TOO_FEW_OF_SUB_GROUP, "NotEnoughPodsOfSubGroup"),
         (decisions.ReasonCode.NO_ROOM, "NotEnoughResources"),
-        (decisions.ReasonCode.QUEUE_OVER_SHARE, "NotEnoughResources"),
+        (decisions.ReasonCode.QUEUE_OVER_SHARE, "QueueOverShare"),
         (decisions.ReasonCode.WAITS_FOR_VOLUMES, "WaitsForVolumes"),
     ],
 )
-def test_conditions_have_volcanos_reasons(code: decisions.ReasonCode, reason: str) -> None:
-    """Tools that read Volcano's conditions find their words."""
+def test_conditions_have_the_reason_that_everything_else_shows(
+    code: decisions.ReasonCode, reason: str
+) -> None:
+    """Volcano's word where it has one; more exact ones where Volcano lacks resources."""
     seen = status(reason=decisions.Reason(code=code, queue="a"))
     wanted = statuses.group_state(seen, stored(), now=NOW, transition="1")
     assert [each.reason for each in wanted.conditions] == [reason]

@@ -33,6 +33,27 @@ def test_queues_say_what_they_have_deserve_want_and_have_borrowed() -> None:
     assert "weight" in by_name["robotics"]["sentence"]
 
 
+def test_resources_that_nobody_has_or_asks_for_are_left_out() -> None:
+    """A queue may deserve a part of them, such as memory that no pod requests."""
+    made = stage.Stage(clusters.three_queues(NOW), NOW)
+    first = made.result.queues[0].entitlement
+    assert first is not None
+    deserved = {**first.deserved, "memory": 0.2, "nvidia.com/gpu": 4.0}
+    changed = tuple(
+        replace(
+            each,
+            allocated={"cpu": 1000} if each.name == "speech" else {},
+            request={"cpu": 1000, "nvidia.com/gpu": 2} if each.name == "vision" else {},
+            entitlement=replace(first, deserved=deserved),
+        )
+        for each in made.result.queues
+    )
+    made.past.cycle(made.taken, replace(made.result, queues=changed))
+    found = documents.queues(view_of(made), stage.everything(), 0, 50)
+    assert found["resources"] == ["cpu", "nvidia.com/gpu"]
+    assert {tuple(each["resources"]) for each in found["queues"]} == {("cpu", "nvidia.com/gpu")}
+
+
 def test_waiting_jobs_come_in_the_order_of_their_turns_with_reasons() -> None:
     """The places are those of the waiting line, and the sentence is the scheduler's."""
     made = stage.Stage(clusters.three_queues(NOW), NOW)
@@ -77,6 +98,39 @@ def test_a_job_without_a_turn_keeps_its_written_reason() -> None:
     rows = view_of(made).job_rows
     assert {row.message for row in rows} == {"needs more than there is"}
     assert all(row.waits and row.since for row in rows)
+
+
+def test_a_job_whose_pods_are_gone_stays_with_its_state_and_why() -> None:
+    """Cycles leave it out once nobody can say whose it is; what has completed doesn't wait."""
+    found = [
+        each
+        for each in clusters.three_queues(NOW)
+        if not (each["kind"] == "Pod" and each["metadata"]["namespace"] == "robotics")
+    ]
+    phases = {"simulate-1-000a": "Running", "simulate-2-000a": "Pending"}
+    for each in found:
+        if each["kind"] == "PodGroup" and each["metadata"]["namespace"] == "robotics":
+            phase = phases.get(each["metadata"]["name"], "Completed")
+            each["status"] = {"phase": phase, "running": 3}
+    made = stage.Stage(found, NOW)
+    assert not [job for job in made.taken.jobs if job.namespace == "robotics"]
+    maker = cluster_view.ViewMaker(stage.places)
+    view = maker.make(asyncio.run(made.look()))
+    query = documents.Query(state="all", queue="robotics")
+    listed = documents.jobs_of(view, stage.everything(), query)["jobs"]
+    by_state = {each["state"]: each for each in listed}
+    assert by_state["Running"]["message"].startswith("0 of 12 pods exist (minMember 12)")
+    assert by_state["Pending"]["message"].startswith("0 of 16 pods exist (minMember 16)")
+    assert {each["state"]: "waitingSince" in each for each in listed} == {
+        "Completed": False,
+        "Pending": True,
+        "Running": True,
+    }
+    assert by_state["Running"]["pods"] == {"running": 0, "minimum": 12, "total": 0}
+    assert documents.job(view, stage.everything(), "robotics", "simulate-1-000a") is not None
+    made.without_pods = ()
+    view = maker.make(asyncio.run(made.look()))
+    assert documents.jobs_of(view, stage.everything(), query)["count"] == 0, "without a cycle"
 
 
 def test_rows_and_versions_stay_while_nothing_changes() -> None:

@@ -41,7 +41,8 @@ def test_only_changes_that_a_visitor_may_see_are_shown() -> None:
         "podGroup": "robotics/late",
         "reclaim": "Reclaim makes no room.",
         "remedies": [
-            {"startsInCycle": 1, "evictions": 0, "minimal": None} | each for each in CHANGES
+            {"startsInCycle": 1, "evictions": 0, "victims": [], "minimal": None} | each
+            for each in CHANGES
         ],
     }
     namespaces = frozenset({"robotics"})
@@ -51,6 +52,27 @@ def test_only_changes_that_a_visitor_may_see_are_shown() -> None:
     whole = documents.remedies(found, stage.everything())
     assert (len(whole["remedies"]), whole["hidden"]) == (6, 1)
     assert whole["reclaim"] == "Reclaim makes no room."
+
+
+def test_jobs_that_lose_pods_are_named_only_to_those_who_may_see_them() -> None:
+    """Others learn how many pods are evicted."""
+    change = {
+        "change": "FewerPods",
+        "message": "lower it; 3 pods of job vision/big in queue vision would be evicted for it",
+        "messageWithoutVictims": "lower it; 3 pods would be evicted for it",
+        "victims": [{"job": "vision/big", "queue": "vision", "pods": 3}],
+        "startsInCycle": 3,
+        "evictions": 3,
+        "minimal": True,
+    }
+    tenant = documents.Access(name="t", groups_in=frozenset({"robotics"}))
+    for access, message in (
+        (tenant, change["messageWithoutVictims"]),
+        (stage.everything(), change["message"]),
+    ):
+        (shown,) = documents.remedies({"remedies": [change]}, access)["remedies"]
+        assert (shown["message"], shown["evictions"]) == (message, 3)
+        assert "victims" not in shown
 
 
 async def test_equal_questions_are_asked_once_and_others_one_by_one() -> None:

@@ -12,6 +12,7 @@ from vscheduler.cli.checks import (
     devices,
     findings,
     groups,
+    misspellings,
     policies,
     queues,
     schemas,
@@ -131,6 +132,7 @@ def of_manifests(
         *inspected.unusable(),
         *inspected.of_queues(configured),
         *inspected.of_groups(configured or built_in),
+        *inspected.of_keys(),
         *owned,
         *inspected.of_volumes(),
         *inspected.of_devices(),
@@ -216,6 +218,23 @@ class _Inspection:
                 found += groups.of_object(key, spec, classes, hard_waits=waits)
         for each in found:
             yield self._about(events.Kind.POD_GROUP, each)
+
+    def of_keys(self) -> Iterator[findings.Finding]:
+        """Iterate over annotations and labels of PodGroups, Queues and Namespaces that nothing
+        reads, and that look like slips.
+        """
+        for (kind, key), named in self._own.items():
+            if kind not in {events.Kind.POD_GROUP, events.Kind.QUEUE, events.Kind.NAMESPACE}:
+                continue
+            for path, message in misspellings.of_metadata(named.tree):
+                yield findings.Finding(
+                    level=Level.WARNING,
+                    place=_place(named.manifest, path),
+                    kind=str(kind),
+                    name=key,
+                    field=validation.written(path),
+                    message=message,
+                )
 
     def of_workloads(
         self, documents: Sequence[manifests.Manifest]

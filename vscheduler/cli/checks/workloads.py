@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from vscheduler.cli.checks import findings
+from vscheduler.cli.checks import findings, misspellings
 from vscheduler.controllers.podgroups import group_terms
 from vscheduler.core.model import resources
 from vscheduler.mirror import phrases, state
@@ -182,16 +182,15 @@ def _of_job(spec: Object) -> int | None:
 
 def remarks(workload: Workload, around: Surroundings) -> Iterator[Remark]:
     """Iterate over the findings about a workload."""
+    yield from _of_keys(workload)
+    ours = []
     for template in workload.templates:
-        yield from _of_scheduler(workload, template, around)
-        if _scheduler(workload, template) in around.schedulers:
+        slips = list(_of_scheduler(workload, template, around))
+        yield from slips
+        if slips or _scheduler(workload, template) in around.schedulers:
+            ours.append(template)  # a slip in the name hides no other mistake
             yield from _of_group(workload, template, around)
             yield from _of_request(workload, template, around)
-    ours = [
-        template
-        for template in workload.templates
-        if _scheduler(workload, template) in around.schedulers
-    ]
     if not ours:
         return
     if workload.of_volcano:
@@ -215,6 +214,22 @@ def _scheduler(workload: Workload, template: Template) -> str:
     if workload.of_volcano:
         own = own or _mapping(workload.tree, "spec").get("schedulerName") or VOLCANO
     return str(own or DEFAULT_SCHEDULER)
+
+
+def _of_keys(workload: Workload) -> Iterator[Remark]:
+    """Iterate over annotations, labels and fields that nothing reads, and that look like slips."""
+    slips = [*misspellings.of_metadata(workload.tree)]
+    if workload.kind == "CronJob":
+        made = _mapping(_mapping(workload.tree, "spec"), "jobTemplate")
+        slips += misspellings.of_metadata(made, ("spec", "jobTemplate"))
+    if workload.kind != "Pod":
+        slips += misspellings.of_spec(workload.tree)
+        for template in workload.templates:
+            slips += misspellings.of_metadata(template.tree, template.path)
+    for template in workload.templates:
+        slips += misspellings.of_pod_spec(template.spec, (*template.path, "spec"))
+    for path, message in slips:
+        yield Remark(path=path, message=message)
 
 
 def _of_scheduler(workload: Workload, template: Template, around: Surroundings) -> Iterator[Remark]:

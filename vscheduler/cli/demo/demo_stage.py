@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import urllib3
 
 from vscheduler.cli import screen
-from vscheduler.cli.demo import browser, demo_view, page_link
+from vscheduler.cli.demo import browser, demo_view, page_link, tenant_roles
 from vscheduler.mirror import paths
 from vscheduler.sandbox import client, control_plane, errors, free_ports, processes, progress_report
 
@@ -114,6 +114,7 @@ def _stage() -> Iterator[Stage]:
         for tenant in demo_view.TENANTS:
             plane.create_namespace(tenant)
             plane.api.create(paths.QUEUES.everywhere, demo_view.queue(tenant))
+        tenant_roles.install(plane.api, demo_view.TENANTS)
         port, page = free_ports.choose(2)
         directory = plane.directory / "daemon"
         directory.mkdir()
@@ -152,7 +153,7 @@ def _create_jobs(api: client.Client) -> None:
 
 def _wait(stage: Stage) -> None:
     """Print how to look around, and keep everything running until Ctrl-C or SIGTERM."""
-    plane = stage.plane
+    plane, tenant = stage.plane, demo_view.TENANTS[0]
     kubectl = shlex.quote(str(plane.kubectl))
     screen.say(
         "",
@@ -161,6 +162,9 @@ def _wait(stage: Stage) -> None:
         f"# the page, signed in by this link once: {stage.page.once()}",
         f"# a token for the page and for `vscheduler job … --server {stage.page.url}`:",
         f"# {stage.page.token()}",
+        f"# as a member of {tenant} sees the page, signed in by this link once: "
+        f"{stage.page.once(tenant)}",
+        f"# a member's token: {stage.page.token_of(tenant, tenant_roles.MEMBER)}",
         f"# metrics: {stage.url}/metrics",
         f"# the scheduler's log: {stage.daemon.log_path(DAEMON)}",
         "# Ctrl-C ends it all",

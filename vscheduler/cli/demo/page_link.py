@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import urllib3
 
+from vscheduler.cli.demo import tenant_roles
 from vscheduler.mirror import paths
 from vscheduler.sandbox import client, errors
 
@@ -28,9 +29,11 @@ class PageLink:
     """The page's address."""
     pool: urllib3.PoolManager
 
-    def once(self) -> str:
-        """Return a link that signs a browser in, once. Raises StartFailed."""
-        token = self.token()
+    def once(self, tenant: str = "") -> str:
+        """Return a link that signs a browser in, once: as a member of a tenant, or as somebody who
+        sees everything. Raises StartFailed.
+        """
+        token = self.token_of(tenant, tenant_roles.MEMBER) if tenant else self.token()
         answer = self.pool.request(
             "POST",
             f"{self.url}{paths.PAGE}/{CODES}",
@@ -50,7 +53,11 @@ class PageLink:
             account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": ACCOUNT}}
             self.api.create(paths.SERVICE_ACCOUNTS.within(NAMESPACE), account)
             self.api.create(paths.CLUSTER_ROLE_BINDINGS.everywhere, _binding())
-        path = paths.SERVICE_ACCOUNTS.part(ACCOUNT, NAMESPACE, "token")
+        return self.token_of(NAMESPACE, ACCOUNT)
+
+    def token_of(self, namespace: str, account: str) -> str:
+        """Return a token of an account that exists."""
+        path = paths.SERVICE_ACCOUNTS.part(account, namespace, "token")
         asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
         return str(self.api.create(path, asked)["status"]["token"])
 

@@ -105,7 +105,9 @@ def list_command(
             )
             seen = placing.Seen(notes=page.notes())
             if not watch:
-                show(chosen.of(page.jobs(namespace)), seen)
+                every = page.jobs(namespace)
+                nothing = () if every else selection.none_in(namespace)
+                show(chosen.of(every), placing.Seen(notes=[*seen.notes, *nothing]))
                 return
             page_commands.watch(page, namespace, lambda found: show.again(chosen.of(found), seen))
     with _cluster(given) as (cluster, namespace, policy):
@@ -266,33 +268,16 @@ def _chosen(
     alone = [pod for pod in pods if _group_key(pod) not in there]
     found, unknown = selection.named(every, names)
     missing: list[str] = []
+    everywhere = _everywhere(seen) if unknown else []
     for name in unknown:
-        wanted = workloads.parse(name)
-        why = explained.without_group(wanted, alone)
-        missing += why or [_not_there(wanted, name, seen, namespace)]
+        why = explained.without_group(workloads.parse(name), alone)
+        missing += why or [selection.not_there(name, namespace, everywhere)]
     return found, missing
 
 
-def _not_there(
-    wanted: workloads.Workload, name: str, seen: placing.Seen, namespace: str | None
-) -> str:
-    """Return that there is no such job, and what may be meant."""
+def _everywhere(seen: placing.Seen) -> list[job_figures.Job]:
     groups, pods = seen.objects.get(Kind.POD_GROUP, ()), seen.objects.get(Kind.POD)
-    every = job_figures.jobs_of(groups, pods, placing.NO_PLACES)
-    inside = [each for each in every if namespace in {None, each.namespace}]
-    others = {each.namespace for each in every if workloads.matches(wanted, each.names)}
-    near = workloads.similar(wanted, (each for job in inside for each in job.names))
-    where = f" in namespace {namespace}" if namespace is not None else ""
-    before, _, bare = name.partition("/")
-    anything = workloads.Workload("", bare)
-    hint = ""
-    if any(each.namespace == before and workloads.matches(anything, each.names) for each in every):
-        hint = f"; did you mean `{bare} -n {before}`?"
-    elif others:
-        hint = f"; namespace {' and '.join(sorted(others))} has one"
-    elif near:
-        hint = f"; did you mean {' or '.join(near)}?"
-    return f"there is no job {name}{where}{hint}"
+    return job_figures.jobs_of(groups, pods, placing.NO_PLACES)
 
 
 def _group_key(pod: cluster_client.Object) -> str:

@@ -235,4 +235,5 @@ def remedy_lines(found: Document) -> Sequence[str]:
     """Return what would start a job as lines of text."""
     messages = [each["message"] for each in found["remedies"]]
     starts, cut = found["startsInCycle"], found["cutShort"]
-    return phrases.remedies(starts, messages, cut, hidden=found["hidden"])
+    hidden, untried = found["hidden"], found.get("untried", ())
+    return phrases.remedies(starts, messages, cut, hidden=hidden, untried=untried)

@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 
 from vscheduler.cli.job import explained, histories, job_figures, page_client, selection
 from vscheduler.cli.queue import cluster_client
-from vscheduler.mirror import workloads
 
 POLL_SECONDS = 2.0
 
@@ -29,13 +28,11 @@ def chosen(
     """Return the named jobs with pods and history, and a sentence for each name without any."""
     every = page.jobs(namespace)
     found, unknown = selection.named(every, names)
-    missing = []
-    for name in unknown:
-        near = workloads.similar(
-            workloads.parse(name), (each for job in every for each in job.names)
-        )
-        hint = f"; did you mean {' or '.join(near)}?" if near else ""
-        missing.append(f"there is no job {name} that you may see{hint}")
+    everywhere = page.jobs(None) if unknown else []
+    missing = [
+        selection.not_there(name, namespace, everywhere, seen=" that you may see")
+        for name in unknown
+    ]
     return [page.job(each) for each in found], missing
 
 

@@ -1,5 +1,6 @@
 """What would start a waiting job: package explain on the objects of a cluster."""
 
+import gc
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -35,8 +36,10 @@ def found(
     if around is None or not seen.complete or not job.waits or _has_claims(job, seen):
         return None
     options = replace(placing.options(seen, job.scheduler), reads=policy.reads)
+    given = run.read([*seen.manifests, *around], options)
+    gc.freeze()  # a collection would look through the whole cluster
     try:
-        return remedies.explain(run.read([*seen.manifests, *around], options), policy, job.key)
+        return remedies.explain(given, policy, job.key)
     except remedies.NotWaitingError:
         return None
 
@@ -62,8 +65,7 @@ def lines(
     if explanation is not None:
         return wording.remedy_lines(explanation)
     if job.total == 0:
-        wanted = phrases.pods(max(1, job.minimum))
-        return [f"None of its pods exist: create {wanted}, or see why their owner doesn't."]
+        return [phrases.without_pods(job.minimum)]
     return [UNKNOWN]
 
 

@@ -1,6 +1,6 @@
 """Which jobs `vscheduler job list` shows, and in which order."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from vscheduler.cli.job import job_figures
@@ -9,6 +9,9 @@ from vscheduler.mirror import workloads
 
 WAITING = "Waiting"
 STATES = (WAITING, *(str(phase) for phase in jobs.Phase))
+OTHERS_MAX = 3
+"""So many other namespaces with a job of that name are named."""
+
 ORDERS = ("place", "name", "queue", "age", "waiting", "pods")
 
 
@@ -70,3 +73,39 @@ def named(
         if not meant:
             unknown.append(name)
     return list(found.values()), unknown
+
+
+def not_there(
+    name: str, namespace: str | None, everywhere: Collection[job_figures.Job], *, seen: str = ""
+) -> str:
+    """Return that there is no such job in the namespace (None: in any), and what may be meant.
+
+    `everywhere` are the jobs of all namespaces; `seen` says of whom.
+    """
+    wanted = workloads.parse(name)
+    inside = [each for each in everywhere if namespace in {None, each.namespace}]
+    others = {each.namespace for each in everywhere if workloads.matches(wanted, each.names)}
+    near = workloads.similar(wanted, (each for job in inside for each in job.names))
+    where = f" in namespace {namespace}" if namespace is not None else ""
+    before, _, bare = name.partition("/")
+    anything = workloads.Workload("", bare)
+    hint = ""
+    if any(
+        each.namespace == before and workloads.matches(anything, each.names) for each in everywhere
+    ):
+        hint = f"; did you mean `{bare} -n {before}`?"
+    elif others:
+        names = sorted(others)[:OTHERS_MAX]
+        have = f"s {' and '.join(names)} have" if len(names) > 1 else f" {names[0]} has"
+        hint = f"; namespace{have} one: add -n {names[0]}"
+    elif near:
+        hint = f"; did you mean {' or '.join(near)}?"
+    return f"there is no job {name}{where}{seen}{hint}"
+
+
+def none_in(namespace: str | None) -> Sequence[str]:
+    """Return that the user may see no job of the namespace, and where else to look."""
+    if namespace is None:
+        return ()
+    said = f"There are no jobs in namespace {namespace} that you may see"
+    return (f"{said}: name another one with -n, or all with -A.",)

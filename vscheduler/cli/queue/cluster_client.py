@@ -3,6 +3,7 @@
 Results are plain data as the API server writes them; every error is a single sentence.
 """
 
+import json
 import os
 import re
 import signal
@@ -207,6 +208,29 @@ class Cluster:
                 raise
             created: Object = stored.obj
             return created
+
+        with self._translated_errors(Kind.QUEUE):
+            return self._answered(ask)
+
+    def patch_queue(self, name: str, patch: Mapping[str, Any], *, dry_run: bool) -> Object | None:
+        """Change a queue by a merge patch; return the queue as stored, or None if it is gone."""
+
+        def ask(client: pykube.HTTPClient) -> Object | None:
+            stored = _queue(client, {"metadata": {"name": quote(name, safe="")}})
+            query = {"params": {"dryRun": "All"}} if dry_run else {}
+            headers = {"Content-Type": "application/merge-patch+json"}
+            body = json.dumps(patch)
+            try:
+                answer = client.patch(**stored.api_kwargs(headers=headers, data=body, **query))
+                client.raise_for_status(answer)
+            except (requests.HTTPError, pykube.exceptions.HTTPError) as error:
+                if _status(error) == HTTPStatus.CONFLICT:
+                    raise ClusterError(f"queue {name} was changed meanwhile: try again") from error
+                if _status(error) != HTTPStatus.NOT_FOUND:
+                    raise
+                return None
+            changed: Object = answer.json()
+            return changed
 
         with self._translated_errors(Kind.QUEUE):
             return self._answered(ask)

@@ -22,6 +22,7 @@ from vscheduler.cli.queue import (
     queue_changes,
     queue_figures,
     queue_requests,
+    queue_settings,
     queue_tables,
     queue_watch,
 )
@@ -88,12 +89,10 @@ def options(command: Command) -> Command:
     return command
 
 
-@click.group(
-    "queue", short_help="Show queues and their shares; create, delete, open and close queues."
-)
+@click.group("queue", short_help="Show queues and their shares; create, change and delete queues.")
 def command() -> None:
     """Show the queues of a cluster with their shares, and how the shares came about; create,
-    delete, open and close queues.
+    change, delete, open and close queues.
 
     Figures are taken from the queues' status, as written by a scheduler. In tables, 24/25 means
     allocated/deserved.
@@ -103,6 +102,7 @@ def command() -> None:
 command.add_command(queue_requests.open_command)
 command.add_command(queue_requests.close_command)
 command.add_command(queue_changes.create_command)
+command.add_command(queue_settings.set_command)
 command.add_command(queue_changes.delete_command)
 
 

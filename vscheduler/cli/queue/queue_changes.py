@@ -29,22 +29,24 @@ class Target(Protocol):
         """Delete a queue."""
 
 
-def _amounts(_context: object, parameter: click.Parameter, text: str) -> dict[str, str]:
-    """Return `cpu=8,memory=32Gi` as amounts by resource."""
+def _amounts(context: click.Context, parameter: click.Parameter, text: str) -> dict[str, str]:
+    """Return `cpu=8,memory=32Gi` as amounts by resource; `set` removes those that are empty."""
+    empty = context.command.name == "set"
     found: dict[str, str] = {}
     for part in filter(None, text.split(",")):
         name, equals, amount = part.partition("=")
         if not equals or not name:
             raise click.BadParameter(f"{part!r} is not RESOURCE=AMOUNT, such as cpu=8")
         try:
-            quantities.parse(name, amount)
+            if amount or not empty:
+                quantities.parse(name, amount)
         except quantities.QuantityError as error:
             raise click.BadParameter(f"{parameter.name}.{name}: {error}") from error
         found[name] = amount
     return found
 
 
-def _resources(flag: str, about: str) -> Callable[[Any], Any]:
+def resources(flag: str, about: str) -> Callable[[Any], Any]:
     """Return a decorator for a flag with amounts of resources."""
     return click.option(
         flag, metavar="RESOURCE=AMOUNT,...", default="", callback=_amounts, help=about
@@ -67,9 +69,9 @@ def _resources(flag: str, about: str) -> Callable[[Any], Any]:
     help="The queue above, in a tree of queues.",
     shell_complete=completion.queues,
 )
-@_resources("--capability", "The most that its pods may use, such as cpu=8,memory=32Gi.")
-@_resources("--deserved", "Its quota, for plugin capacity.")
-@_resources("--guarantee", "What is never lent to other queues.")
+@resources("--capability", "The most that its pods may use, such as cpu=8,memory=32Gi.")
+@resources("--deserved", "Its quota, for plugin capacity.")
+@resources("--guarantee", "What is never lent to other queues.")
 @click.option(
     "--priority",
     type=click.IntRange(0),
@@ -79,8 +81,8 @@ def _resources(flag: str, about: str) -> Callable[[Any], Any]:
 @click.option("--not-reclaimable", is_flag=True, help="Other queues may not evict its pods.")
 @cluster_client.access
 def create_command(name: str, *, kubeconfig: str, context: str, **given: Any) -> None:
-    """Create a queue. `kubectl edit queue NAME` changes it later."""
-    _run(kubeconfig, context, lambda cluster: create(cluster, name, spec(given)))
+    """Create a queue. `vscheduler queue set` changes it later."""
+    run(kubeconfig, context, lambda cluster: create(cluster, name, spec(given)))
 
 
 def spec(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -116,7 +118,7 @@ def delete_command(names: tuple[str, ...], *, kubeconfig: str, context: str) -> 
     close`), and delete it when its last PodGroup is gone.
     """
     wanted = list(dict.fromkeys(names))
-    _run(kubeconfig, context, lambda cluster: delete(cluster, wanted))
+    run(kubeconfig, context, lambda cluster: delete(cluster, wanted))
 
 
 def delete(target: Target, names: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -152,7 +154,7 @@ def _problem(name: str, queue: cluster_client.Object | None) -> str:
     )
 
 
-def _run(
+def run(
     kubeconfig: str,
     context: str,
     act: Callable[[cluster_client.Cluster], tuple[list[str], list[str]]],

@@ -233,6 +233,9 @@ function saidOf({ found, at, problem }) {
   const rest = [];
   if (found.hidden) rest.push(`${found.hidden} more would, which concern what you may not see.`);
   if (found.cutShort.length) rest.push(`Not searched to the end: ${found.cutShort.join(", ")}.`);
+  for (const said of found.untried) {
+    rest.push(`Not tried: what would let nodes pass a filter of your own ("${said}").`);
+  }
   made.push(element("p", { class: "sub" }, `As of ${clock(at)}. ${rest.join(" ")}`));
   return made;
 }

@@ -138,6 +138,58 @@ WRONG = {
         f"metadata.annotations.{GROUP}",
         "there is no PodGroup train among the given objects; unless the cluster has it",
     ),
+    "no PodGroup, behind a slip in the scheduler's name": (
+        [pod(scheduler="vschedular", annotations={GROUP: "train"})],
+        f"metadata.annotations.{GROUP}",
+        "there is no PodGroup train among the given objects; unless the cluster has it",
+    ),
+    "no PodGroup, behind a missing scheduler's name": (
+        [job(template=template({GROUP: "train"}, scheduler=None))],
+        f"spec.template.metadata.annotations.{GROUP}",
+        "there is no PodGroup train among the given objects; unless the cluster has it",
+    ),
+    "an annotation that nothing reads": (
+        [job(template=template({"scheduling.k8s.io/group-nam": "train"}))],
+        "spec.template.metadata.annotations.scheduling.k8s.io/group-nam",
+        f"nothing reads this annotation; did you mean {GROUP}?",
+    ),
+    "a label of a PodGroup that nothing reads": (
+        [
+            {
+                "apiVersion": "scheduling.volcano.sh/v1beta1",
+                "kind": "PodGroup",
+                "metadata": {"name": "w", "labels": {"volcano.sh/preemptible": "true"}},
+            }
+        ],
+        "metadata.labels.volcano.sh/preemptible",
+        "nothing reads this label; did you mean volcano.sh/preemptable?",
+    ),
+    "an annotation of a CronJob's Jobs": (
+        [
+            thing(
+                "batch/v1",
+                "CronJob",
+                {
+                    "jobTemplate": {
+                        "metadata": {"annotations": {"scheduling.volcano.sh/queue-nmae": "lab"}},
+                        "spec": {"template": template()},
+                    }
+                },
+            )
+        ],
+        "spec.jobTemplate.metadata.annotations.scheduling.volcano.sh/queue-nmae",
+        f"did you mean {QUEUE}?",
+    ),
+    "a field of a container": (
+        [ray(), job(template={"spec": {"containers": [{"resources": {"request": {}}}]}})],
+        "spec.template.spec.containers[0].resources.request",
+        "unknown field; did you mean requests?",
+    ),
+    "a field of a Volcano Job": (
+        [volcano_job(minAvaliable=3)],
+        "spec.minAvaliable",
+        "unknown field; did you mean minAvailable?",
+    ),
     "no queue": (
         [A_QUEUE, job({QUEUE: "lap"})],
         f"metadata.annotations.{QUEUE}",

@@ -181,7 +181,9 @@ def test_a_job_that_is_not_there(run: Run, verb: str) -> None:
 def test_a_job_of_another_namespace_is_pointed_at(run: Run) -> None:
     """As far as the user may read it."""
     done = run("why", "train", "-n", "other")
-    assert done.stderr == "there is no job train in namespace other; namespace default has one\n"
+    assert done.stderr == (
+        "there is no job train in namespace other; namespace default has one: add -n default\n"
+    )
     done = run("why", "default/train", "-n", "other")
     assert "other; did you mean `train -n default`?" in done.stderr
 

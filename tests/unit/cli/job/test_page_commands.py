@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from click import testing
 
 from tests.web import clusters, stage
 from vscheduler.cli import main
+from vscheduler.core.model import jobs
 
 WRONG = "wrong-token"
 
@@ -89,7 +91,34 @@ def test_a_job_that_is_not_there(run: Run) -> None:
     """An error, with what may be meant; foreign jobs are as good as none."""
     done = run("why", "job/none", "-n", "robotics")
     assert done.exit_code == 1
-    assert "there is no job job/none that you may see" in done.stderr
+    assert "there is no job job/none in namespace robotics that you may see" in done.stderr
+
+
+def test_a_job_of_another_namespace_is_hinted_at(run: Run) -> None:
+    """Only where the token may see it; a namespace without any job says how to look elsewhere."""
+    said = "there is no job job/simulate-1 in namespace default that you may see"
+    done = run("why", "job/simulate-1", "-n", "default")
+    assert f"{said}; namespace robotics has one: add -n robotics\n" in done.stderr
+    done = run("get", "job/train-large", "-n", "robotics")
+    assert "in namespace robotics that you may see\n" in done.stderr
+    done = run("why", "job/simulat-1", "-n", "robotics")
+    assert "; did you mean job/simulate-1" in done.stderr
+    nothing = "There are no jobs in namespace default that you may see: name another one with -n"
+    assert nothing in run("list", "-n", "default").stderr
+    assert "There are no jobs" not in run("list", "-n", "robotics").stderr
+
+
+def test_a_job_without_pods_says_what_to_do(run: Run, made: stage.Stage) -> None:
+    """It is listed with its state, and nobody searches for changes."""
+    gone = next(job for job in made.taken.jobs if job.namespace == "robotics")
+    made.without_pods = (replace(gone, tasks=(), name="gone", id=jobs.JobId("robotics/gone")),)
+    listed = json.loads(run("list", "-n", "robotics", "-o", "json").stdout)["jobs"]
+    (found,) = (each for each in listed if each["podGroup"] == "gone")
+    assert (found["state"], found["pods"]["total"]) == (gone.phase, 0)
+    assert found["message"].startswith(f"0 of {gone.min_member} pods exist")
+    told = run("why", "pg/gone", "-n", "robotics")
+    assert f"None of its pods exist: create {gone.min_member} pods" in told.stdout
+    assert made.finder.asked == []
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ class Desk:
         self.answers: list[tuple[int, str]] = []
         self.asked: list[str] = []
         self.tokens: list[str | None] = []
+        self.bodies: list[str] = []
 
     def answer(self, status: int, body: object) -> None:
         """Prepare the next answer."""
@@ -52,6 +53,10 @@ def url(desk: Desk) -> Iterator[str]:
             self.send_header("content-type", "application/json")
             self.end_headers()
             self.wfile.write(body.encode())
+
+        def do_PATCH(self) -> None:
+            desk.bodies.append(self.rfile.read(int(self.headers["content-length"])).decode())
+            self.do_GET()
 
         def log_message(self, *_: object) -> None:
             pass
@@ -286,3 +291,20 @@ def test_what_pykube_cannot_do_is_a_sentence(url: str) -> None:
     cluster = cluster_client.Cluster(lambda: made)
     with pytest.raises(cluster_client.ClusterError, match="the kubeconfig can't be used: missing"):
         cluster.list(Kind.QUEUE)
+
+
+def test_a_queue_is_patched(cluster: cluster_client.Cluster, desk: Desk) -> None:
+    """Whoever changed it in between is told of, and a queue that is gone is none."""
+    patch = {"metadata": {"resourceVersion": "7"}, "spec": {"weight": 2}}
+    desk.answer(200, GOLD)
+    assert cluster.patch_queue("gold", patch, dry_run=True) == GOLD
+    assert desk.asked == [f"{QUEUES}/gold?dryRun=All"]
+    assert [json.loads(body) for body in desk.bodies] == [patch]
+    desk.answer(409, status(409, "the object has been modified"))
+    with pytest.raises(cluster_client.ClusterError, match="queue gold was changed meanwhile"):
+        cluster.patch_queue("gold", patch, dry_run=False)
+    desk.answer(404, status(404, "not found"))
+    assert cluster.patch_queue("gold", patch, dry_run=False) is None
+    desk.answer(422, status(422, "spec.weight: must be less"))
+    with pytest.raises(cluster_client.ClusterError, match="refused the request: spec"):
+        cluster.patch_queue("gold", patch, dry_run=False)

@@ -1,0 +1,168 @@
+"""Misspellings: keys that nothing reads, and that are nearly those of annotations, labels and
+fields that vscheduler or Volcano read. API servers keep such annotations and labels, and drop such
+fields unless they are told to be strict.
+"""
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any, TypeAlias
+
+import msgspec
+
+from vscheduler.controllers.podgroups import group_terms
+from vscheduler.core.model import jobs, resources
+from vscheduler.core.plugins import drf, nodegroup
+from vscheduler.mirror.decode import fields, wire
+from vscheduler.mirror.translate import pods, translation
+
+Path: TypeAlias = tuple[str | int, ...]
+Slip: TypeAlias = tuple[Path, str]
+"""The path of a key, and the message."""
+
+METADATA = ("annotations", "labels")
+
+OURS = (
+    *(*pods.GROUPS, pods.ROLE, pods.REVOCABLE_ZONE, *pods.SCORING),
+    *(jobs.PREEMPTABLE, fields.PRIORITY, fields.COOLDOWN, drf.HIERARCHY, drf.WEIGHTS),
+    *(group_terms.QUEUE, group_terms.MIN_MEMBER, group_terms.MIN_RESOURCES, *group_terms.BUDGETS),
+    *(group_terms.TOPOLOGY_MODE, group_terms.TOPOLOGY_TIER, nodegroup.LABEL),
+    *(translation.NAMESPACES, translation.SCHEDULER, translation.GROUP_LIMITS),
+)
+VOLCANOS = (
+    *("job-name", "job-namespace", "job-version", "job-type", "job-retry-count", "queue-name"),
+    *("task-index", "template-uid", "sla-waiting-time", "numa-topology-policy"),
+    *("task-topology-affinity", "task-topology-anti-affinity", "task-topology-task-order"),
+    *("topology-decision", "qos-level", "gpu-memory", "gpu-number", "vgpu-memory", "vgpu-number"),
+    *("vgpu-cores", "resource-group", "job-allocated-hypernode", "forward-cluster"),
+    "closed-by-parent",
+)
+"""What only Volcano reads or writes, of its domain."""
+
+KEYS = frozenset((*OURS, *(f"volcano.sh/{name}" for name in VOLCANOS)))
+"""Keys of annotations and labels."""
+
+DOMAINS = ("volcano.sh", "scheduling.volcano.sh", "scheduling.k8s.io", "vscheduler.io")
+RESOURCES = frozenset(
+    {resources.CPU, resources.MEMORY, "ephemeral-storage", "nvidia.com/gpu", "amd.com/gpu"}
+)
+AMOUNTS = ("requests", "limits", "overhead")
+"""The fields with amounts by resource."""
+
+SPEC_KEYS = frozenset(
+    {
+        *("replicas", "template", "parallelism", "completions", "podManagementPolicy"),
+        *("jobTemplate", "minAvailable", "queue", "tasks", "schedulerName"),
+        *("headGroupSpec", "workerGroupSpecs", "rayClusterSpec", "rayClusterConfig"),
+    }
+)
+"""Fields that are read of the spec of what creates pods."""
+
+UNKNOWN_FIELD = "unknown field; did you mean {}?"
+
+DISTANCE_MAX = 2
+SHORT, LONG = 3, 6
+"""Keys with so many characters may differ by none, and by DISTANCE_MAX."""
+
+
+def of_metadata(tree: Mapping[str, Any], path: Path = ()) -> Iterator[Slip]:
+    """Iterate over annotations and labels of an object or a pod template."""
+    metadata = tree.get("metadata")
+    for part in METADATA:
+        found = metadata.get(part) if isinstance(metadata, Mapping) else None
+        for key in found if isinstance(found, Mapping) else ():
+            meant = _known_key(str(key))
+            if meant:
+                message = f"nothing reads this {part[:-1]}; did you mean {meant}?"
+                yield (*path, "metadata", part, str(key)), message
+
+
+def of_pod_spec(tree: object, path: Path) -> Iterator[Slip]:
+    """Iterate over fields and resources of a pod's spec."""
+    yield from _of_type(msgspec.inspect.type_info(wire.PodSpec), tree, path)
+
+
+def of_spec(tree: Mapping[str, Any]) -> Iterator[Slip]:
+    """Iterate over fields of the spec of an object that creates pods."""
+    spec = tree.get("spec")
+    for key in spec if isinstance(spec, Mapping) else ():
+        meant = nearest(str(key), SPEC_KEYS)
+        if meant:
+            yield ("spec", str(key)), UNKNOWN_FIELD.format(meant)
+
+
+def nearest(key: str, known: frozenset[str]) -> str:
+    """Return the known key that this one is nearly, or an empty text."""
+    if key in known:
+        return ""
+    most = 0 if len(key) <= SHORT else DISTANCE_MAX if len(key) >= LONG else 1
+    found = [(_distance(key, each, most), each) for each in sorted(known)]
+    distance, meant = min(found, default=(most + 1, ""))
+    return meant if distance <= most else ""
+
+
+@cache
+def _known_key(key: str) -> str:
+    """Return the annotation or label that is meant: nearly the same, or of another domain."""
+    if "/" not in key or key in KEYS:
+        return ""
+    domain, _, name = key.partition("/")
+    meant = nearest(key, KEYS)
+    if not meant and domain in DOMAINS:
+        meant = next((each for each in sorted(KEYS) if each.partition("/")[2] == name), "")
+    return meant
+
+
+def _of_type(kind: msgspec.inspect.Type, tree: object, path: Path) -> Iterator[Slip]:
+    """Iterate over slips in a value that is decoded as this type."""
+    match kind:
+        case msgspec.inspect.StructType() if isinstance(tree, Mapping):
+            yield from _of_struct(kind, tree, path)
+        case msgspec.inspect.ListType() if isinstance(tree, list):
+            for at, each in enumerate(tree):
+                yield from _of_type(kind.item_type, each, (*path, at))
+        case msgspec.inspect.UnionType():
+            for one in kind.types:
+                yield from _of_type(one, tree, path)
+        case msgspec.inspect.DictType() if isinstance(tree, Mapping) and path[-1] in AMOUNTS:
+            for key in map(str, tree):
+                meant = nearest(key, RESOURCES) or _plural(key)
+                if meant:
+                    yield (*path, key), f"no such resource; did you mean {meant}?"
+
+
+def _of_struct(
+    kind: msgspec.inspect.StructType, tree: Mapping[Any, object], path: Path
+) -> Iterator[Slip]:
+    known = {each.encode_name: each.type for each in kind.fields}
+    for key, value in tree.items():
+        if key in known:
+            yield from _of_type(known[key], value, (*path, key))
+        elif meant := nearest(str(key), frozenset(known)):
+            yield (*path, str(key)), UNKNOWN_FIELD.format(meant)
+
+
+def _plural(key: str) -> str:
+    """Return the resource that a plural or another case means, such as `CPUs`."""
+    name = key.lower().removesuffix("s")
+    return name if name in RESOURCES and key not in RESOURCES else ""
+
+
+def _distance(one: str, other: str, most: int) -> int:
+    """Return how many characters are to be added, removed, replaced or exchanged with the next one
+    (optimal string alignment); some number above `most` where it is more.
+    """
+    if abs(len(one) - len(other)) > most:
+        return most + 1
+    before: list[int] = []
+    row = list(range(len(other) + 1))
+    for at, character in enumerate(one, 1):
+        earlier, before, row = before, row, [at]
+        for place, another in enumerate(other, 1):
+            least = min(before[place] + 1, row[-1] + 1, before[place - 1] + (character != another))
+            swapped = (
+                at > 1 and place > 1 and (character, one[at - 2]) == (other[place - 2], another)
+            )
+            row.append(min(least, earlier[place - 2] + 1) if swapped else least)
+        if min(row) > most:
+            return most + 1
+    return row[-1]

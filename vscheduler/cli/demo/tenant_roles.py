@@ -1,0 +1,46 @@
+"""Tenants of the demo: the roles of manifests/cluster/tenant-roles.yaml, and an account in each
+tenant's namespace with Kubernetes' own role `edit`, so that the page and `job --server` can be seen
+as a tenant sees them.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import yaml
+
+from vscheduler.mirror import paths
+from vscheduler.sandbox import client
+
+FILE = Path("manifests", "cluster", "tenant-roles.yaml")
+MEMBER = "member"
+"""The name of each tenant's account."""
+
+ROLE = "edit"
+API = "rbac.authorization.k8s.io"
+COLLECTIONS = {each.kind: each for each in (paths.CLUSTER_ROLES, paths.CLUSTER_ROLE_BINDINGS)}
+
+
+def install(api: client.Client, tenants: Iterable[str]) -> None:
+    """Apply the roles, and create an account for each tenant."""
+    for tree in yaml.safe_load_all(_shipped().read_text()):
+        api.apply(COLLECTIONS[tree["kind"]].at(tree["metadata"]["name"]), tree)
+    for tenant in tenants:
+        account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": MEMBER}}
+        api.create(paths.SERVICE_ACCOUNTS.within(tenant), account)
+        api.create(paths.ROLE_BINDINGS.within(tenant), _binding(tenant))
+
+
+def _shipped() -> Path:
+    """Return the file in the package, or beside the package in a checkout."""
+    package = Path(__file__).parents[2]
+    return next(path for path in (package / FILE, package.parent / FILE) if path.exists())
+
+
+def _binding(tenant: str) -> client.Object:
+    return {
+        "apiVersion": paths.ROLE_BINDINGS.api_version,
+        "kind": paths.ROLE_BINDINGS.kind,
+        "metadata": {"name": MEMBER},
+        "roleRef": {"apiGroup": API, "kind": "ClusterRole", "name": ROLE},
+        "subjects": [{"kind": "ServiceAccount", "name": MEMBER, "namespace": tenant}],
+    }
