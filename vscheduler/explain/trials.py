@@ -33,8 +33,11 @@ NODE_COST = 2
 PODS_PER_UNIT = 4
 """Approximate microseconds of a cycle in which nothing is decided."""
 
+LARGE = 5_000
 ALIKE_MAX = 6
-"""In large clusters, a trial without a change costs at most so many cycles without a decision."""
+"""In a large cluster, a cycle in which nothing is decided costs at least LARGE, and a trial without
+a change at most ALIKE_MAX of these.
+"""
 
 EVENT_COST = 100
 """Approximate microseconds for an edited object, there and back."""
@@ -164,7 +167,9 @@ class Trials:
                 self._moved = dict(touched)
                 self._evicted = frozenset(each.task.uid for each in found.evicts)
                 self._fresh = replace(snapshot.FRESH, settled=self._settled)
-                self.are_alike = before - self.left <= ALIKE_MAX * self._cost
+                self.are_alike = self._cost >= LARGE and (
+                    before - self.left <= ALIKE_MAX * self._cost
+                )
             return found
         finally:
             self._put_back(touched)

@@ -141,6 +141,8 @@ class World:
         """`scheduler` is the name that requests for volumes bear."""
         self._scheduler = scheduler
         self._pods: dict[str, wire.Pod] = {}
+        self._moving: set[str] = set()
+        """The pods that leave or start, among many that do neither."""
         self._groups: dict[str, wire.PodGroup] = {}
         self._budgets: dict[str, wire.PodDisruptionBudget] = {}
         given = list(objects)
@@ -149,7 +151,7 @@ class World:
         for event in given:
             match event.object:
                 case wire.Pod() as pod:
-                    self._pods[_key(pod.metadata)] = pod
+                    self._keep(_key(pod.metadata), pod)
                 case wire.PodGroup() as group:
                     self._groups[_key(group.metadata)] = group
                 case wire.PodDisruptionBudget() as budget:
@@ -173,6 +175,7 @@ class World:
 
     def _detach(self) -> None:
         self._pods, self._groups = dict(self._pods), dict(self._groups)
+        self._moving = set(self._moving)
         self._budgets, self._disrupted = dict(self._budgets), dict(self._disrupted)
         self._owners = self._owners and self._owners.fork()
         self._devices = self._devices.fork()
@@ -182,21 +185,19 @@ class World:
         for event in edited:
             match event:
                 case events.Upsert(object=wire.Pod() as pod):
-                    self._pods[_key(pod.metadata)] = pod
+                    self._keep(_key(pod.metadata), pod)
                 case events.Upsert(object=wire.PodGroup() as group):
                     self._groups[_key(group.metadata)] = group
                 case events.Upsert(object=wire.PodDisruptionBudget() as budget):
                     self._budgets[_key(budget.metadata)] = budget
                 case events.Remove(kind=events.Kind.POD, namespace=namespace, name=name):
+                    self._moving.discard(events.key_of(namespace, name))
                     self._pods.pop(events.key_of(namespace, name), None)
 
     @property
     def moving(self) -> bool:
         """Whether anything happens without a decision: pods leave, start, or are replaced."""
-        return bool(self._failed) or any(
-            pod.metadata.deletion_timestamp or (pod.spec.node_name and _starts(pod))
-            for pod in self._pods.values()
-        )
+        return bool(self._failed or self._moving)
 
     def pods(self) -> Iterator[wire.Pod]:
         """Return all existing pods."""
@@ -225,7 +226,7 @@ class World:
             yield self._write(job, state)
 
     def _finish_deletions(self, now: float) -> Iterator[events.Event]:
-        going = [key for key, pod in self._pods.items() if pod.metadata.deletion_timestamp]
+        going = [key for key in self._moved() if self._pods[key].metadata.deletion_timestamp]
         for key in going:
             pod = self._pods[key]
             yield self._remove(key)
@@ -244,6 +245,7 @@ class World:
             yield from self._recreate(pod, now)
 
     def _remove(self, key: str) -> events.Remove:
+        self._moving.discard(key)
         metadata = self._pods.pop(key).metadata
         return events.Remove(
             kind=events.Kind.POD,
@@ -260,13 +262,25 @@ class World:
         self._disrupted[made.metadata.uid] = self._disrupted.pop(pod.metadata.uid, [])
         for event in self._devices.made_for(made):
             if isinstance(event.object, wire.Pod):
-                self._pods[_key(made.metadata)] = event.object
+                self._keep(_key(made.metadata), event.object)
             yield event
 
     def _start_bound(self) -> Iterator[events.Event]:
-        for key, pod in list(self._pods.items()):
+        for key in self._moved():
+            pod = self._pods[key]
             if pod.spec.node_name and _starts(pod):
                 yield self._put(key, _running(pod))
+
+    def _moved(self) -> list[str]:
+        """Return the pods that leave or start, in the order of all pods."""
+        return [key for key in self._pods if key in self._moving] if self._moving else []
+
+    def _keep(self, key: str, pod: wire.Pod) -> None:
+        self._pods[key] = pod
+        if pod.metadata.deletion_timestamp or (pod.spec.node_name and _starts(pod)):
+            self._moving.add(key)
+        else:
+            self._moving.discard(key)
 
     def _bind(self, bind: decisions.Bind) -> events.Event:
         pod = self._pods[bind.task.key]
@@ -303,7 +317,7 @@ class World:
         return events.Upsert(kind=events.Kind.BUDGET, object=self._budgets[key])
 
     def _put(self, key: str, pod: wire.Pod) -> events.Upsert:
-        self._pods[key] = pod
+        self._keep(key, pod)
         return events.Upsert(kind=events.Kind.POD, object=pod)
 
     def _write(self, job: jobs.JobId, state: jobs.GroupState) -> events.Upsert:
