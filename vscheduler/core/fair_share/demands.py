@@ -1,6 +1,7 @@
 """Demand of queues as the cycle begins: what pods hold and ask for, added up once per pod class."""
 
 import itertools
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -46,12 +47,12 @@ class CountedPods:
     @cached_property
     def pending(self) -> Mapping[str, resources.ResourceMap]:
         """By queue, what their pending pods request."""
-        sums: dict[str, dict[str, int]] = {}
+        sums: defaultdict[str, defaultdict[str, int]] = defaultdict(lambda: defaultdict(int))
         for _, _, queue, pod_class, _, pending in self.pods.values():
             if pending:
-                row = sums.setdefault(queue, {})
+                row = sums[queue]
                 for name, amount in pod_class.counted.items():
-                    row[name] = row.get(name, 0) + amount * pending
+                    row[name] += amount * pending
         return sums
 
 
@@ -100,8 +101,14 @@ class QueueDemands:
                     known = found[pair] = PodCount((job.id, place))
                 known.held += held
                 known.pending += pending
-        if settled.pods:
-            _add(found, settled)
+        for pair, (first, place, _, _, held, pending) in settled.pods.items():
+            known = found.get(pair)
+            if known is None:
+                found[pair] = PodCount((first, place), held, pending)
+            else:
+                known.place = min(known.place, (first, place))
+                known.held += held
+                known.pending += pending
         for number, pair in enumerate(awaited):
             queues.setdefault(pair[0], LAST)
             found.setdefault(pair, PodCount((LAST, number))).pending += 1
@@ -113,18 +120,6 @@ class QueueDemands:
         """Those that have a job, in order of jobs."""
         self.bounded: Sequence[jobs.Job] = bounded
         """Jobs with minResources, without counted ones."""
-
-    @cached_property
-    def pods(self) -> Mapping[Pair, PodCount]:
-        """The pods of all jobs, and future pods. In order of jobs, so that equal jobs give an equal
-        order.
-        """
-        every = {
-            pair: PodCount(each.place, each.held, each.pending)
-            for pair, each in self.unparked.items()
-        }
-        _add(every, self.parked)
-        return {pair: every[pair] for pair in sorted(every, key=lambda pair: every[pair].place)}
 
     @property
     def promised(self) -> Iterable[tuple[str, resources.ResourceMap]]:
@@ -178,18 +173,6 @@ class QueueDemands:
                 for name, amount in pod_class.counted.items():
                     row[columns[name]] += amount * count
         return sums
-
-
-def _add(found: dict[Pair, PodCount], counted: CountedPods) -> None:
-    """Add counted pods, in the places that their jobs would have given them."""
-    for pair, (first, place, _, _, held, pending) in counted.pods.items():
-        known = found.get(pair)
-        if known is None:
-            found[pair] = PodCount((first, place), held, pending)
-        else:
-            known.place = min(known.place, (first, place))
-            known.held += held
-            known.pending += pending
 
 
 class Session(Protocol):

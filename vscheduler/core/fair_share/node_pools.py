@@ -175,21 +175,18 @@ class NodePoolsBuilder:
 
         `pinned` are the numbers of pinned pods. Pairs without any other pods aren't in demand.
         """
-        asked = self._cluster.demands
-        pods, counted = asked.unparked, asked.parked
-        if any(pair in counted.pods for pair in pinned):
-            pods, counted = asked.pods, demands.NOBODY
-        found = node_domains.DomainDemands()
-        for pair, each in pods.items():
-            is_open, place = pair[0] not in self._closed, each.place
-            count = each.held + each.pending * is_open - pinned.get(pair, 0)
-            in_all, parked = count, counted.pods.get(pair)
-            if parked is not None:
+        asked, found = self._cluster.demands, node_domains.DomainDemands()
+        parked_pods, closed = asked.parked.pods, self._closed
+        for pair, each in asked.unparked.items():
+            is_open, place = pair[0] not in closed, each.place
+            count = in_all = each.held + each.pending * is_open - pinned.get(pair, 0)
+            if pair in parked_pods:
+                parked = parked_pods[pair]
                 place = min(place, parked[:2])
                 in_all += parked.pending * is_open
             if in_all:
                 found.add(pair, finder.of(pair), place, count)
-        return found, finder.parked(counted, self._closed)
+        return found, finder.parked(asked.parked, self._closed)
 
     def _pin(
         self, pool: usable_nodes.PoolNodes, usable: usable_nodes.UsableNodes
@@ -210,8 +207,8 @@ class NodePoolsBuilder:
             for place in np.flatnonzero(~stays).tolist():
                 queue, count = placed.queues[place], int(placed.counts[place])
                 pair = (queue, pod_class)
-                if pair not in asked.unparked and pair not in asked.parked.pods:
-                    continue  # its queue doesn't exist
+                if pair not in asked.unparked:  # its queue doesn't exist
+                    continue
                 number[pair] += count
                 by_queue[queue] = by_queue.get(queue, space.zeros()) + count * request
                 if rows[place] >= 0:

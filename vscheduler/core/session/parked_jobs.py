@@ -245,7 +245,7 @@ class Parking:
             for job, (likeness, reason) in self._candidates.items()
             if by_job.get(job) is reason and job in by_name and self._may_park(states[job])
         ]
-        found = _merged(groups, staying.stale)
+        found = merged(groups, staying.stale)
         return self.found if found.is_equal(self.found) else found
 
     def _may_park(self, state: job_state.JobState) -> bool:
@@ -289,7 +289,7 @@ def _is_unchanged(state: job_state.JobState | None) -> bool:
     return state is None or (state.untouched and state.phase is jobs.Phase.INQUEUE)
 
 
-def _merged(
+def merged(
     groups: Iterable[parked_groups.ParkedGroup], stale: Collection[parked_groups.ParkedGroup]
 ) -> parked_groups.ParkedGroups:
     """Return groups with all jobs that are alike in one group each.

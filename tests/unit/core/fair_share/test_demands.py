@@ -27,6 +27,14 @@ EVERY = (
 )
 
 
+def places(asked: demands.QueueDemands) -> dict[demands.Pair, demands.Place]:
+    """Return where pods of each pair come first."""
+    found = {pair: each.place for pair, each in asked.unparked.items()}
+    for pair, each in asked.parked.pods.items():
+        found[pair] = min(found.get(pair, each[:2]), each[:2])
+    return found
+
+
 def test_counted_jobs_stand_where_they_would_have_stood() -> None:
     """The order is that of all jobs, whichever of them are counted."""
     whole = demands.QueueDemands(sessions.SPACE, EVERY)
@@ -41,6 +49,6 @@ def test_counted_jobs_stand_where_they_would_have_stood() -> None:
         queues = {each.queue: each.id for each in reversed(EVERY) if each.id in left_out}
         counted = demands.CountedPods(pods=pods, queues=queues)
         found = demands.QueueDemands(sessions.SPACE, awake, parked=counted)
-        assert list(found.pods.items()) == list(whole.pods.items())
+        assert places(found) == places(whole)
         assert found.queues == whole.queues
         assert found.pending == whole.pending

@@ -53,6 +53,13 @@ class Around:
         self.documents[kind, name] |= parts
         self.show(self.documents[kind, name])
 
+    def remove(self, kind: str, name: str) -> None:
+        """Delete an object."""
+        uid = self.documents[kind, name]["metadata"]["uid"]
+        found = events.kind_of(self.documents[kind, name])
+        assert found is not None
+        self.mirror.apply(events.Remove(kind=found, namespace="", name=name, uid=uid))
+
     def end(self, *pods: str) -> None:
         """Let pods end."""
         for pod in pods:

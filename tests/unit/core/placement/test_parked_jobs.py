@@ -300,6 +300,65 @@ def test_reasons_are_told_within_the_budget() -> None:
     assert {job: told[job] for job in final} == final
 
 
+MANY = """
+    node n1 cpu=8   node n2 cpu=8   queue q
+    job q/there min=1 cpu=2 phase=Running n1 n2
+    job q/a min=1 cpu=7 phase=Inqueue -      job q/b min=1 cpu=7500m phase=Inqueue -
+    job q/c min=1 cpu=7700m phase=Inqueue -  job q/d min=1 cpu=7800m phase=Inqueue -
+"""
+"""Four kinds of jobs, whose reasons all name the largest hole."""
+
+
+def test_nothing_is_said_of_those_for_whom_the_budget_is_too_small() -> None:
+    """Neither the old reason nor a new one; the next cycles go on with them."""
+    around = waiting(MANY)
+    around.cycle()
+    assert len(around.parked) == 4
+    around.show(pictures.documents("node n1 cpu=8 queue q job q/e min=1 cpu=1 phase=Running n1")[2])
+    around.show(pictures.documents("node n1 cpu=8 queue q job q/e min=1 cpu=1 phase=Running n1")[3])
+    told = {each.job: each.reason for each in around.cycle(150).groups if each.reason}
+    assert 1 <= len(told) < 4
+    assert {hole.node for each in told.values() for hole in each.holes} == {"n2"}
+    assert len(around.opened().parking.stale) == 4 - len(told)
+    while not around.cycle(150).finished:
+        pass
+    assert not around.opened().parking.stale
+    around.cycle()
+
+
+def test_what_is_left_of_groups_stays_stale() -> None:
+    """Whoever leaves them, and whoever joins."""
+    around = waiting()
+    groups = around.opened().parking.found.groups
+    found = parked_groups.ParkedGroups(groups, {groups[0]})
+    left = found.only({jobs.JobId("default/a2"), jobs.JobId("default/b1")})
+    assert [list(group.members) for group in left.stale] == [["default/a2"]]
+    one, other = (groups[0].only({job}) for job in groups[0].members)
+    assert one is not None
+    assert other is not None
+    joined = parked_jobs.merged([one, other, groups[1]], {one})
+    assert [list(group.members) for group in joined.stale] == [["default/a1", "default/a2"]]
+    assert not parked_jobs.merged([one, other, groups[1]], {groups[1]}).stale.isdisjoint(groups)
+
+
+def test_each_resource_has_a_largest_hole_of_its_own() -> None:
+    """One node has most of both; then another has more memory, and no more cpu."""
+    around = waiting(
+        """
+        node n1 cpu=8 memory=8Gi   node n2 cpu=7 memory=7Gi   queue q
+        job q/a2 min=1 cpu=7500m memory=7500Mi phase=Inqueue -
+        job q/there min=1 cpu=1 memory=2Gi phase=Running n1
+        job q/other min=1 cpu=1 memory=3Gi phase=Running n2
+        """
+    )
+    around.cycle()
+    around.end("other-0")
+    result = around.cycle()
+    (reason,) = [each.reason for each in result.groups if each.job == "default/a2"]
+    assert reason is not None
+    assert {hole.resource: hole.node for hole in reason.holes} == {"cpu": "n1", "memory": "n2"}
+
+
 def test_a_rest_that_was_left_out_is_told_later() -> None:
     """A stale group has no status, and keeps its jobs parked."""
     around = waiting()

@@ -1,0 +1,142 @@
+"""What is kept of the demand of parked pods, against sessions that know nothing of earlier cycles.
+
+Shares, node pools and reasons follow from it, and a stale part of it would look right: so it is
+compared itself, and not only what comes of it.
+"""
+
+import numpy as np
+import pytest
+
+from tests import running
+from tests.properties import test_parked_jobs_oracle, waiting_world
+from tests.properties.worlds import configurations
+from tests.unit.core.placement.parked_cluster import TREE, Around, waiting
+from vscheduler.core import cycle
+from vscheduler.core.config import policy
+from vscheduler.core.fair_share import demands, node_domains, node_pools
+from vscheduler.core.model import decisions, snapshot
+from vscheduler.core.session import session
+
+CYCLES = 12
+
+Domains = dict[demands.Pair, int | None]
+
+
+def kept_demands(opened: session.Session) -> node_domains.ParkedDemands:
+    """What a session found of parked pods."""
+    return opened.pools.known.parked
+
+
+def pairs(opened: session.Session) -> set[demands.Pair]:
+    """All queues and pod classes with pods in demand."""
+    return opened.demands.unparked.keys() | opened.demands.parked.pods.keys()
+
+
+def domains(opened: session.Session) -> Domains:
+    """The number of the domain of each pair."""
+    return {pair: opened.pools.find_domain(*pair) for pair in pairs(opened)}
+
+
+def requested(pools: node_pools.NodePools) -> dict[tuple[str, int], tuple[int, dict[str, int]]]:
+    """What pods of each queue request in each domain, with the number of pods."""
+    return {place: (each.pods, each.amounts) for place, each in pools.requested.items()}
+
+
+def compare(found: session.Session, anew: session.Session) -> None:
+    """Nothing differs but who is parked."""
+    assert domains(found) == domains(anew)
+    assert requested(found.pools) == requested(anew.pools)
+    for name in ("masks", "reach", "kinds", "supply", "total", "left_out"):
+        assert np.array_equal(getattr(found.pools, name), getattr(anew.pools, name)), name
+    for name in ("queues", "held", "pending", "elastic"):
+        assert getattr(found.demands, name) == getattr(anew.demands, name), name
+    for pair in pairs(found):
+        assert found.pools_builder.pending(*pair) == anew.pools_builder.pending(*pair)
+
+
+def test_kept_demands_are_those_of_all_jobs() -> None:
+    """Whatever changes around parked jobs; most cycles know their demand already."""
+    known = 0
+
+    def run(taken: snapshot.Snapshot, configured: policy.Policy) -> decisions.CycleResult:
+        nonlocal known
+        found = cycle.open_session(taken, configured)
+        compare(found, cycle.open_session(test_parked_jobs_oracle.awake(taken), configured))
+        before = found.known_domains.parked
+        known += bool(before.counted.pods) and kept_demands(found) is before
+        return cycle.run_cycle(taken, configured)
+
+    tree = {"tiers": running.tiers(configurations.FLAT), **test_parked_jobs_oracle.TREES["preempt"]}
+    for seed in range(2):
+        waiting_world.WaitingWorld(seed, tree).live(run, CYCLES)
+    assert known >= 3
+
+
+def both(around: Around) -> tuple[session.Session, session.Session]:
+    """The session of the next cycle as it is, and with all jobs awake."""
+    taken = around.mirror.snapshot(around.now, around.carried)
+    awake = test_parked_jobs_oracle.awake(taken)
+    return around.opened(), cycle.open_session(awake, around.policy)
+
+
+RICH = """
+    node n1 cpu=8 cordoned label=zone=b   node n2 cpu=8 label=zone=b   node n3 cpu=8 label=zone=c
+    queue q   queue r
+    job q/a0 min=1 cpu=5 select=zone=b phase=Running n1
+    job q/here min=1 cpu=4 phase=Running n2 n3
+    job r/as min=1 cpu=3 select=zone=c phase=Inqueue -
+    job q/like min=1 cpu=5 phase=Inqueue -
+    job q/zone min=1 cpu=5 select=zone=b phase=Inqueue -
+    job r/zz min=1 cpu=3 select=zone=c phase=Running n3
+"""
+"""Pods of one class and queue run and wait; a0 is on a node that takes no more of them."""
+
+
+@pytest.mark.parametrize("gone", [(), ("a0-0",), ("here-0",)])
+def test_pods_like_parked_ones(gone: tuple[str, ...]) -> None:
+    """Domains come in the order of all jobs, with none of those whose pods count as pinned left
+    out.
+    """
+    around = waiting(RICH, TREE)
+    assert {"default/as", "default/zone", "default/like"} <= around.parked
+    around.end(*gone)
+    compare(*both(around))
+    around.change("Queue", "r", status={"state": "Closed"})
+    around.cycle()
+    compare(*both(around))
+
+
+def test_nodes_as_before_a_loss_are_others() -> None:
+    """What is known of domains is about the nodes as they are."""
+    tree = {**TREE, "actions": "enqueue, allocate, backfill, reclaim"}
+    around = waiting(RICH.replace("node n1", "node n0 cpu=9   node n1"), tree)
+    around.remove("Node", "n0")
+    for _ in range(3):
+        around.cycle()
+    found, anew = both(around)
+    earlier = [each.pools_before(30.0) for each in (found, anew)]
+    assert found.known_domains.parked.counted.pods
+    assert earlier[0] is not None
+    assert earlier[1] is not None
+    assert requested(earlier[0]) == requested(earlier[1])
+    assert np.array_equal(earlier[0].masks, earlier[1].masks)
+
+
+def test_what_is_known_ends_with_the_queue_or_the_jobs() -> None:
+    """A closed queue's pods aren't in demand; nor are those of a job that is gone."""
+    around = waiting(RICH, TREE)
+    around.cycle()  # the first with all of them parked from the beginning
+    before = around.opened()
+    assert kept_demands(before) is before.known_domains.parked
+    around.change("Queue", "r", status={"state": "Closed"})
+    found, anew = both(around)
+    compare(found, anew)
+    around.cycle()
+    compare(*both(around))
+    around.change("Queue", "r", status={"state": "Open"})
+    around.cycle()
+    around.cycle()
+    around.change("Pod", "zone-0", status={"phase": "Failed"})
+    found, anew = both(around)
+    compare(found, anew)
+    assert kept_demands(found) is not found.known_domains.parked
