@@ -32,7 +32,9 @@ class Case:
     """Those that the cycle is about: waiting ones, or bound ones where nothing waits."""
     build: Callable[[], clusters.Cluster]
     change: Change | None = None
-    """Done after a first cycle; the second one is timed."""
+    """Done after other cycles; the next one is timed."""
+    cycles: int = 1
+    """How many cycles come before a change."""
     actions: str = "enqueue, allocate, backfill, reclaim"
     tiers: Sequence[str] = ()
     """Names of plugins, in place of the built-in ones; `drf+tree` with enableHierarchy."""
@@ -148,6 +150,7 @@ def _waiting_at_rest(nodes: int, waiting: int) -> Case:
         pods=waiting,
         build=partial(without_room, nodes, waiting, max(1, waiting // 5)),
         change=lambda _cluster: None,
+        cycles=2,
         series=(f"{name}, by pods",),
     )
 

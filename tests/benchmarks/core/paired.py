@@ -46,7 +46,8 @@ def measured(case: cases.Case, rounds: int) -> list[float]:
     without = with_search.with_argument(allocate.Allocate.name, allocate.SEARCH_STEPS, 0)
     carried = snapshot.FRESH
     if case.change is not None:
-        carried = cycle.run_cycle(cluster.snapshot(), with_search).carried
+        for _ in range(case.cycles):
+            carried = cycle.run_cycle(cluster.snapshot(carried), with_search).carried
         case.change(cluster)
     taken, both = cluster.snapshot(carried), (without, with_search)
     results = [cycle.run_cycle(taken, each) for each in both]

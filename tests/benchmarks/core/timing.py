@@ -50,8 +50,8 @@ def measure(case: cases.Case) -> Timing:
     cluster = case.build()
     policy_ = policy_of(case.actions, case.tiers)
     carried = snapshot.FRESH
-    if case.change is not None:
-        carried = cycle.run_cycle(cluster.snapshot(), policy_).carried
+    for _ in range(case.cycles if case.change is not None else 0):
+        carried = cycle.run_cycle(cluster.snapshot(carried), policy_).carried
     with _collecting_as_the_daemon():
         before = Counter(cluster.mirror.work)
         started = time.process_time()

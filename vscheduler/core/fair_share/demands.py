@@ -1,6 +1,7 @@
 """Demand of queues as the cycle begins: what pods hold and ask for, added up once per pod class."""
 
 import itertools
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -46,12 +47,12 @@ class CountedPods:
     @cached_property
     def pending(self) -> Mapping[str, resources.ResourceMap]:
         """By queue, what their pending pods request."""
-        sums: dict[str, dict[str, int]] = {}
+        sums: defaultdict[str, defaultdict[str, int]] = defaultdict(lambda: defaultdict(int))
         for _, _, queue, pod_class, _, pending in self.pods.values():
             if pending:
-                row = sums.setdefault(queue, {})
+                row = sums[queue]
                 for name, amount in pod_class.counted.items():
-                    row[name] = row.get(name, 0) + amount * pending
+                    row[name] += amount * pending
         return sums
 
 

@@ -5,6 +5,7 @@ nodes and queues. Parked jobs are mostly the same in the next cycle, so what the
 each domain is kept together with them (KnownDomains).
 """
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -32,14 +33,14 @@ class DomainDemand:
     """What pods of one queue request in one domain."""
 
     pods: int = 0
-    amounts: dict[str, int] = field(default_factory=dict)
+    amounts: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
     """By resource."""
 
     def add(self, more: "DomainDemand") -> None:
         """Add the demand of other pods."""
         self.pods += more.pods
         for name, amount in more.amounts.items():
-            self.amounts[name] = self.amounts.get(name, 0) + amount
+            self.amounts[name] += amount
 
 
 class DomainDemands:
@@ -61,7 +62,7 @@ class DomainDemands:
         known.pods += count
         amounts = known.amounts
         for name, amount in pod_class.counted.items():
-            amounts[name] = amounts.get(name, 0) + amount * count
+            amounts[name] += amount * count
         first = self.first.get(domain)
         if first is None or place < first:
             self.first[domain] = place
@@ -85,10 +86,6 @@ class KnownDomains:
     parked: ParkedDemands = field(
         default_factory=lambda: ParkedDemands(demands.NOBODY, DomainDemands())
     )
-
-    def of(self, pair: demands.Pair) -> Domain | None:
-        """Return the domain of a pair, if known."""
-        return self.unparked.get(pair) or self.parked.found.by_pair.get(pair)
 
 
 NOTHING_KNOWN = KnownDomains()
@@ -157,13 +154,14 @@ class DomainFinder:
     def __init__(self, usable: usable_nodes.UsableNodes, known: KnownDomains) -> None:
         self._usable = usable
         self._known = known
+        self._maps = [each for each in (known.unparked, known.parked.found.by_pair) if each]
         self._pairs: dict[tuple[bytes, jobs.PodClass], Domain] = {}
 
     def of(self, pair: demands.Pair) -> Domain:
         """Return the domain of a pair."""
-        known = self._known.of(pair)
-        if known is not None:
-            return known
+        for known in self._maps:
+            if pair in known:
+                return known[pair]
         queue, pod_class = pair
         if pod_class.constraints.resource_claims:
             pod_class = self._usable.first_like(pod_class)

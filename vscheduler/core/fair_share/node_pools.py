@@ -176,11 +176,12 @@ class NodePoolsBuilder:
         `pinned` are the numbers of pinned pods. Pairs without any other pods aren't in demand.
         """
         asked, found = self._cluster.demands, node_domains.DomainDemands()
+        parked_pods, closed = asked.parked.pods, self._closed
         for pair, each in asked.unparked.items():
-            is_open, place = pair[0] not in self._closed, each.place
+            is_open, place = pair[0] not in closed, each.place
             count = in_all = each.held + each.pending * is_open - pinned.get(pair, 0)
-            parked = asked.parked.pods.get(pair)
-            if parked is not None:
+            if pair in parked_pods:
+                parked = parked_pods[pair]
                 place = min(place, parked[:2])
                 in_all += parked.pending * is_open
             if in_all:

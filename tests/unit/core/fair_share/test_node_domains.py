@@ -1,0 +1,76 @@
+"""Domains of pods: their numbers, and what the next cycle may know of them."""
+
+import numpy as np
+import pytest
+
+from vscheduler.core.fair_share import demands, node_domains
+from vscheduler.core.model import constraints, jobs
+
+PLAIN = jobs.PodClass(request={"cpu": 2, "pods": 1})
+CLAIM = jobs.PodClass(
+    request={"cpu": 1, "pods": 1},
+    constraints=constraints.Constraints(
+        resource_claims=(constraints.ResourceClaimUse("gpu", "ns/claim"),)
+    ),
+)
+VOLUME = jobs.PodClass(
+    request={"cpu": 1, "pods": 1},
+    constraints=constraints.Constraints(volumes=(constraints.ClaimUse("ns/claim"),)),
+)
+
+
+def domain(*rows: int) -> node_domains.Domain:
+    """Return a domain of these nodes, of four."""
+    mask = np.zeros(4, dtype=np.bool_)
+    mask[list(rows)] = True
+    return node_domains.Domain(mask)
+
+
+def place(job: str) -> demands.Place:
+    """Return the place of the only class of a job."""
+    return jobs.JobId(job), 0
+
+
+def test_pods_whose_nodes_change_with_claims_are_not_known() -> None:
+    """A claim may be bound or allocated to a node while nodes and queues stay the same."""
+    found = node_domains.DomainDemands()
+    for pod_class in (PLAIN, CLAIM, VOLUME):
+        found.add(("q", pod_class), domain(0), place("ns/a"), 1)
+    kept = node_domains.kept(found, node_domains.NOTHING_KNOWN.parked)
+    assert kept.unparked.keys() == {("q", PLAIN)}
+
+
+def numbered() -> tuple[node_domains.DomainDemands, node_domains.DomainDemands]:
+    """Pods that run, and pods that are parked; two of the domains are of the same nodes."""
+    here, there = node_domains.DomainDemands(), node_domains.DomainDemands()
+    here.add(("q", PLAIN), domain(0, 1), place("ns/b"), 3)
+    here.add(("r", PLAIN), domain(2), place("ns/d"), 1)
+    there.add(("q", CLAIM), domain(0, 1), place("ns/e"), 2)
+    there.add(("q", VOLUME), domain(3), place("ns/a"), 1)
+    return here, there
+
+
+def test_domains_come_in_the_order_of_their_first_pods() -> None:
+    """Equal domains have one number, and what pods of a queue request there is added up."""
+    found = node_domains.NumberedDomains(numbered())
+    assert [mask.tolist().index(True) for mask in found.masks] == [3, 0, 2]
+    pairs = [("q", VOLUME), ("q", PLAIN), ("q", CLAIM), ("r", PLAIN), ("r", CLAIM)]
+    assert [found.of(pair) for pair in pairs] == [0, 1, 1, 2, None]
+    asked = {key: (each.pods, each.amounts) for key, each in found.requested.items()}
+    assert asked == {
+        ("q", 1): (5, {"cpu": 8, "pods": 5}),
+        ("q", 0): (1, {"cpu": 1, "pods": 1}),
+        ("r", 2): (1, {"cpu": 2, "pods": 1}),
+    }
+
+
+def test_domains_with_the_fewest_pods_are_merged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If there are too many."""
+    monkeypatch.setattr(node_domains, "DOMAINS_MAX", 2)
+    found = node_domains.NumberedDomains(numbered())
+    assert found.merged
+    assert [mask.tolist() for mask in found.masks] == [
+        [True, True, False, False],
+        [False, False, True, True],
+    ]
+    assert [found.of(("q", PLAIN)), found.of(("q", VOLUME)), found.of(("r", PLAIN))] == [0, 1, 1]
