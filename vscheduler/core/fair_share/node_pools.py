@@ -79,8 +79,7 @@ class PoolNodes:
     """Resources held by other schedulers' pods, without terminating pods."""
     ours: resources.Vector
     devices: resources.Vector | None = None
-    """Devices of claims on the nodes, by class, without those of other schedulers' pods. None where
-    no resource stands for devices."""
+    """Devices of claims, without those of other schedulers' pods; None: nothing stands for any."""
 
 
 def pool_nodes(cluster: ClusterView) -> PoolNodes:
@@ -120,8 +119,7 @@ class ClassDemand:
 def class_demands(cluster: ClusterView) -> dict[demands.Pair, ClassDemand]:
     """Return the demand of each queue and pod class.
 
-    Pending pods of a queue that isn't open don't count. Since such pods won't be placed, other
-    queues may use the resources.
+    Pending pods of a queue that isn't open don't count: they won't be placed.
     """
     is_open = {name: queue.open for name, queue in cluster.queues.items()}
     return {
@@ -295,17 +293,13 @@ class UsableNodes:
     def of_class(self, pod_class: jobs.PodClass) -> nodes.Mask:
         """Return the nodes (N,) usable for pods of this class, if large enough."""
         if pod_class.constraints.resource_claims:
-            pod_class = self.first_like(pod_class)
+            pod_class = self._cluster.devices.first_like(pod_class)
         mask = self._classes.get(pod_class)
         if mask is None:
-            mask = self._cluster.class_nodes(pod_class, self._nodes.layout)
-            mask = mask & self._nodes.layout.ready & self._large_enough(pod_class)
+            usable = self._cluster.class_nodes(pod_class, self._nodes.layout)
+            mask = usable & self._nodes.layout.ready & self._large_enough(pod_class)
             self._classes[pod_class] = mask
         return mask
-
-    def first_like(self, pod_class: jobs.PodClass) -> jobs.PodClass:
-        """Return a class of pods, with claims as these, that can use the same nodes."""
-        return self._cluster.devices.first_like(pod_class)
 
     def _large_enough(self, pod_class: jobs.PodClass) -> nodes.Mask:
         """Return the nodes (N,) whose allocatable resources cover the request of a pod."""
@@ -378,8 +372,6 @@ class DomainsByClass:
             if number is None:
                 number = self._same[known] = self._number(known.mask)
             return number
-        if pod_class.constraints.resource_claims:
-            pod_class = self._usable.first_like(pod_class)
         pair = (self._usable.likeness(queue), pod_class)
         domain = self._pairs.get(pair)
         if domain is None:
