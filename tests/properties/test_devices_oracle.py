@@ -14,7 +14,7 @@ from tests.properties import clusters, devices_by_hand
 from vscheduler.core import cycle
 from vscheduler.core.model import decisions, jobs
 from vscheduler.core.placement import placement
-from vscheduler.core.placement.devices import state as devices_state
+from vscheduler.core.placement.devices import needs as device_needs
 from vscheduler.core.session import session as working
 from vscheduler.mirror import device_requests, state
 from vscheduler.mirror.decode import events
@@ -262,7 +262,7 @@ def test_pods_with_devices_look_at_their_nodes_alone(seed: int, chance: random.R
     decided = []
     for few in (0, 10**9):  # always, and never
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(devices_state, "FEW", few)
+            patch.setattr(device_needs, "FEW", few)
             session, order = opened(listed), random.Random(seed)
             tasks = sorted(pending(session), key=lambda task: task.name)
             found = [masks(session, tasks)]

@@ -13,7 +13,7 @@ from hypothesis import given, strategies
 from tests import running
 from tests.properties import clusters, crowds, journals
 from vscheduler.core.model import decisions, jobs, snapshot
-from vscheduler.core.placement import lookahead, placement, unschedulable_classes
+from vscheduler.core.placement import lookahead, placement, plans, unschedulable_classes
 from vscheduler.core.plugins import predicates
 from vscheduler.core.preemption import preemptors
 
@@ -105,7 +105,7 @@ def keeping_nothing() -> Iterator[None]:
     """Each question about a task is the first one."""
     plan, ruling = placement.Placement._plan, predicates.Predicates._ruling
 
-    def planned(found: placement.Placement, task: jobs.Task) -> placement.Plan:
+    def planned(found: placement.Placement, task: jobs.Task) -> plans.Plan:
         found._plans.clear()
         return plan(found, task)
 

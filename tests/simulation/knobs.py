@@ -91,7 +91,7 @@ def draw_devices(seed: str) -> actors.Devices:
     chance = random.Random(f"{seed}/devices")
     return actors.Devices(
         part=chance.choice((0.6, 0.9)),
-        each=chance.choice((2, 4, 8)),
+        each=chance.choice((4, 8)),
         change_seconds=chance.choice((30.0, 300.0)),
         tainted=chance.choice((0.0, 0.1, 0.3)),
         split=chance.choice((0.0, 0.3)),

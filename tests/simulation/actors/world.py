@@ -219,7 +219,7 @@ def _add_devices(world: World, around: launchers.Tenancy, scale: Scale) -> None:
         world.add(controller_name, kind, store=world.store)
     world.add("device-driver", device_users.Driver, store=world.store, wanted=wanted)
     most = max(1, round(scale.jobs * wanted.part))
-    every = scale.launch_seconds
+    every = scale.launch_seconds / 2  # their pods run for a shorter time
     world.add("device-gangs", device_users.DeviceGangs, every=every, around=around, most=most)
     if (driver := world.units.get("device-driver")) is not None:
         every = wanted.change_seconds * scale.quiet

@@ -16,7 +16,7 @@ from vscheduler.mirror.decode import events
 
 SMALL, LARGE = 50, 400
 """Nodes."""
-PER_RUNNING_POD = 130
+PER_RUNNING_POD = 150
 """Calls for a pod that has devices, in two cycles."""
 PER_CYCLE = 10
 """Calls for volumes and devices in a cluster that has none."""

@@ -2,18 +2,15 @@
 
 from collections import OrderedDict
 from collections.abc import Hashable, Iterator, Sequence
-from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vscheduler.core.api import contracts, hooks
 from vscheduler.core.model import decisions, jobs, refusals, resources
-from vscheduler.core.placement import explanations, lookahead, nominated_pods
+from vscheduler.core.placement import explanations, lookahead, nominated_pods, plans
 from vscheduler.core.session import interfaces
 from vscheduler.core.session import session as working
-
-Rows = NDArray[np.int64]
 
 NOT_READY = refusals.Refusal(refusals.RefusalCode.NOT_READY)
 """Such a node takes no pods in any configuration (Volcano: the node isn't in the snapshot)."""
@@ -28,61 +25,21 @@ OUTLOOK_COST = 200
 LOOKED_UP_MAX = 8
 """Of more changed rows, each is evaluated, whether or not its state is known."""
 
-NOTHING_YET = np.empty(0)
-"""The arrays of a plan before the first evaluation."""
-
 PLAN_CELLS_MAX = 2**24
 """The most plans kept, times nodes: about 300 MiB of arrays."""
-
-
-class Plan:
-    """The scores of all nodes for one pod class of one queue.
-
-    `idle` and `future` (N,) hold the score of each node with room for the pod, now or after pending
-    releases, and -inf for all other nodes.
-    """
-
-    __slots__ = (
-        *("chosen", "future", "idle", "number", "only", "outlook", "request"),
-        *("has_row_outlook", "seen", "set_scored", "task"),
-    )
-
-    def __init__(self, task: jobs.Task, request: resources.Vector) -> None:
-        self.task = task
-        self.request = request
-        self.only: Rows | None = None
-        """The rows of the few nodes that have what the task's claims have got; None: all."""
-        self.idle = self.future = NOTHING_YET
-        self.outlook: list[Hashable] = []
-        """What scores depend on besides the nodes, as declared by plugins."""
-        self.has_row_outlook: bool | None = None
-        """Whether plugins declare that scores depend on more of a node than its arrays show; None
-        until a node changes."""
-        self.seen = 0
-        """How much of `session.cluster.touched` the plan has followed."""
-        self.set_scored = True
-        """Whether score_node_set has answered for this plan so far."""
-        self.number = 0
-        """The key of the plan in the lookahead, renewed whenever the outlook changes."""
-        self.chosen: int | None = None
-        """The row chosen last, if the task can start there now."""
-
-
-PlanKey: TypeAlias = tuple[Hashable, str, Hashable]
-"""What tasks with equal plans have in common."""
 
 
 class Placement:
     """All plans of a cycle, and the choice of nodes from them.
 
-    Rows are sorted by node name, so argmax breaks ties by name.
+    plans.Rows are sorted by node name, so argmax breaks ties by name.
     """
 
     def __init__(self, session: working.Session) -> None:
         self._session = session
-        self._plans: OrderedDict[PlanKey, Plan] = OrderedDict()
+        self._plans: OrderedDict[plans.PlanKey, plans.Plan] = OrderedDict()
         self._plans_max = max(16, PLAN_CELLS_MAX // (session.layout.size + 1))
-        self._single_pod_plan: PlanKey | None = None
+        self._single_pod_plan: plans.PlanKey | None = None
         """The plan of a class with a single pending pod. No other pod will ask for the plan, so the
         next such plan replaces it: fresh memory costs more than the evaluation."""
         self._numbers = 0
@@ -128,7 +85,7 @@ class Placement:
 
     def ranked(self, task: jobs.Task, mask: NDArray[np.bool_]) -> list[int]:
         """Return the rows of these nodes (N,), best score first, whether or not the task fits."""
-        plan = Plan(task, self._session.request(task))
+        plan = plans.Plan(task, self._session.request(task))
         scores = np.where(mask, self._scores(task, self._session.cluster.view()), -np.inf)
         scores = self._with_set_scores(plan, scores)
         order = np.argsort(-scores, kind="stable")
@@ -173,7 +130,7 @@ class Placement:
         """Return refusals with node counts, and the largest free amounts."""
         return self._explanations.now(task, self.verdicts(task, self._session.cluster.view()))
 
-    def _key(self, task: jobs.Task) -> PlanKey:
+    def _key(self, task: jobs.Task) -> plans.PlanKey:
         """Return what tasks with equal plans have in common.
 
         Tasks of one class may have different labels, and so be selected by different affinity terms
@@ -188,14 +145,14 @@ class Placement:
             nominated_pods.likeness(self._session, task),
         )
 
-    def _plan(self, task: jobs.Task) -> Plan:
+    def _plan(self, task: jobs.Task) -> plans.Plan:
         """Return the plan for this task, brought up to date."""
         session = self._session
         key = self._key(task)
         plan, touched = self._plans.get(key), session.cluster.touched
         if plan is None:
             self._drop_plans(task, key)
-            plan = self._plans[key] = Plan(task, session.request(task))
+            plan = self._plans[key] = plans.Plan(task, session.request(task))
             if task.pod_class.constraints.resource_claims:
                 plan.only = session.devices.only_rows(task.pod_class)
             self._set_outlook(plan, session.dispatch.every("outlook", task))
@@ -214,7 +171,7 @@ class Placement:
             plan.seen = len(touched)
         return plan
 
-    def _plan_of_row(self, task: jobs.Task, row: int) -> Plan:
+    def _plan_of_row(self, task: jobs.Task, row: int) -> plans.Plan:
         """Return the plan for this task, of which this row is up to date.
 
         The nodes of a whole gang are mostly nodes that nothing has changed since.
@@ -226,7 +183,7 @@ class Placement:
         holds = plan.seen == len(touched) or session.dispatch.every("outlook", task) == plan.outlook
         return plan if holds else self._plan(task)
 
-    def _drop_plans(self, task: jobs.Task, key: PlanKey) -> None:
+    def _drop_plans(self, task: jobs.Task, key: plans.PlanKey) -> None:
         """Drop plans to make room for a new plan."""
         likeness, queue, _ = key
         is_of_class = likeness is task.pod_class
@@ -237,7 +194,7 @@ class Placement:
         if len(self._plans) >= self._plans_max:
             self._plans.popitem(last=False)
 
-    def _update(self, plan: Plan, touched: Sequence[int]) -> None:
+    def _update(self, plan: plans.Plan, touched: Sequence[int]) -> None:
         """Update these rows of the plan after changes on their nodes.
 
         Rows in a known state come from the lookahead; all remaining rows are evaluated in one call.
@@ -279,17 +236,17 @@ class Placement:
             self._refresh(plan, at)
             self._ahead.put(plan.number, unknown.values(), plan.idle[at], plan.future[at])
 
-    def _row_outlooks(self, task: jobs.Task, rows: Rows) -> list[Sequence[Hashable]]:
+    def _row_outlooks(self, task: jobs.Task, rows: plans.Rows) -> list[Sequence[Hashable]]:
         """Return what answers about rows depend on besides arrays, as declared by plugins."""
         every = self._session.dispatch.each("row_outlook", hooks.one_each, None, task, rows)
         return [answer for answer in every if answer is not None]
 
-    def _outlooks_by_row(self, plan: Plan, rows: Sequence[int]) -> dict[int, Hashable]:
+    def _outlooks_by_row(self, plan: plans.Plan, rows: Sequence[int]) -> dict[int, Hashable]:
         """Return outlooks by row, for a plan with any."""
         outlooks = zip(*self._row_outlooks(plan.task, np.array(rows, dtype=np.int64)), strict=True)
         return dict(zip(rows, outlooks, strict=True))
 
-    def _look_ahead(self, plan: Plan, row: int) -> None:
+    def _look_ahead(self, plan: plans.Plan, row: int) -> None:
         """Evaluate the best nodes ahead, with more tasks of the plan on them.
 
         Called once a task went where the plan said: more tasks like it may follow.
@@ -303,13 +260,13 @@ class Placement:
                 plan.number, lookahead.states(session.cluster, view), *self._evaluate(plan, view)
             )
 
-    def _set_outlook(self, plan: Plan, outlook: list[Hashable]) -> None:
+    def _set_outlook(self, plan: plans.Plan, outlook: list[Hashable]) -> None:
         """Give the plan a new outlook, and a new number to invalidate old lookahead results."""
         self._numbers += 1
         plan.number = self._numbers
         plan.outlook = outlook
 
-    def _refresh(self, plan: Plan, rows: Rows | None) -> None:
+    def _refresh(self, plan: plans.Plan, rows: plans.Rows | None) -> None:
         """Evaluate these rows of the plan, or all of them."""
         session = self._session
         if rows is None and plan.only is not None:
@@ -328,7 +285,7 @@ class Placement:
             plan.idle[rows], plan.future[rows] = idle, future
 
     def _evaluate(
-        self, plan: Plan, view: contracts.NodeView
+        self, plan: plans.Plan, view: contracts.NodeView
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the scores of these nodes for the plan's tasks, now and after pending releases.
 
@@ -400,14 +357,16 @@ class Placement:
                 total += answer
         return total
 
-    def _best(self, plan: Plan, scores: NDArray[np.float64]) -> int | None:
+    def _best(self, plan: plans.Plan, scores: NDArray[np.float64]) -> int | None:
         """Return the row with the best score, or None if no node is feasible."""
         if plan.set_scored:
             scores = self._with_set_scores(plan, scores)
         row = int(scores.argmax()) if scores.size else 0
         return row if scores.size and scores[row] > -np.inf else None
 
-    def _with_set_scores(self, plan: Plan, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _with_set_scores(
+        self, plan: plans.Plan, scores: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
         """Return scores plus the scores for the set of feasible nodes as a whole."""
         feasible = scores > -np.inf
         if not feasible.any():

@@ -5,9 +5,8 @@ of all pods that are placed on a node in this cycle are allocated together (allo
 a job commits to its choice.
 """
 
-import operator
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -29,7 +28,8 @@ from vscheduler.core.placement.devices import (
     claims,
     demands,
     extended,
-    kinds,
+    known_tables,
+    needs,
     supply,
     tables,
 )
@@ -38,17 +38,8 @@ Code = refusals.RefusalCode
 
 UNFIT = refusals.Refusal(Code.DEVICES_UNFIT)
 
-NEEDS_COST = 20
-"""About how many microseconds it takes to look at one claim of a pod class."""
-
 SEARCH_COST = 30
 """The same for a search for devices on one node."""
-
-FEW = 16
-"""A part of all nodes that is so much smaller is looked at alone."""
-
-NEEDS_MAX = 20_000
-"""How many pods' claims are kept from cycle to cycle. When full, all are dropped."""
 
 
 class Devices:
@@ -59,7 +50,6 @@ class Devices:
         self._jobs, self._nodes = taken.jobs, taken.nodes
         self._extended = extended.ExtendedResources(taken)
         self._allocates = self._left_out = False
-        self._needs: dict[jobs.PodClass, claims.Needs] = {}
         self._counts: dict[Hashable, tables.Ints] = {}
         """Numbers of devices by node, by the demand that they are for."""
         self._solved: dict[Hashable, bool] = {}
@@ -81,64 +71,18 @@ class Devices:
     @cached_property
     def table(self) -> tables.DeviceTable:
         """All devices that can be allocated."""
-        known = self._known
-        parts = known.memo.get("parts", (), dict[devices.PoolId, tables.Part])
-
-        def make() -> tables.DeviceTable:
-            current = {
-                key: part
-                if (part := parts.get(key)) is not None and part.pool is pool
-                else tables.part_of(pool)
-                for key, pool in known.pools.items()
-            }
-            parts.clear()
-            parts.update(current)
-            return tables.DeviceTable(current.values(), self._layout)
-
-        return known.memo.get("table", (known.pools, self._layout), make)
+        return known_tables.of(self._known, self._layout)
 
     @cached_property
-    def _shapes(self) -> claims.Shapes:
-        provided, known = self._extended.provided, self._known
-        made_of = (known.classes, self.table, self._nodes if provided else None)
-        return known.memo.get("shapes", made_of, lambda: claims.Shapes(known, self.table, provided))
-
-    @cached_property
-    def _reader(self) -> claims.Reader:
-        return claims.Reader(self._known, self._shapes, self._layout, self._spend)
-
-    @cached_property
-    def _kept_needs(self) -> dict[Hashable, tuple[tuple[object, ...], claims.Needs]]:
-        """What pods ask for, by their claims, beside these claims themselves; of earlier cycles,
-        too.
-        """
-        return self._known.memo.get("needs", (self._shapes,), dict)
-
-    @cached_property
-    def _kinds(self) -> kinds.PodKinds:
-        kept = self._known.memo.get("kinds", (self._shapes,), kinds.KnownTraits)
-        return kinds.PodKinds(self.needs_of, kept)
+    def _needs(self) -> needs.PodNeeds:
+        return needs.PodNeeds(
+            self._known, self.table, self._nodes, self._extended.provided, self._spend
+        )
 
     @cached_property
     def _assumed(self) -> assumed.AssumedClaims:
-        return assumed.AssumedClaims(self._known, self.table, self._allocated(), self._jobs)
-
-    def _allocated(self) -> tables.Flags:
-        """Return the devices (D,) that claims have. Of the last cycle's, only those change that
-        claims have got or lost since.
-        """
-        known, table = self._known, self.table
-        last: dict[str, tuple[Mapping[devices.DeviceId, object], tables.Flags]]
-        last = known.memo.get("allocated", (table,), dict)
-        before, found = last.get("", ({}, np.zeros(table.size, dtype=np.bool_)))
-        if before is not known.allocated:
-            found = found.copy()
-            for device in before.keys() ^ known.allocated.keys():
-                at = table.position(device)
-                if at is not None:
-                    found[at] = device in known.allocated
-            last[""] = known.allocated, found
-        return found
+        allocated = known_tables.allocated(self._known, self.table)
+        return assumed.AssumedClaims(self._known, self.table, allocated, self._jobs)
 
     @cached_property
     def _supply(self) -> supply.DeviceSupply:
@@ -148,21 +92,17 @@ class Devices:
     def demands(self) -> demands.DeviceDemands:
         """What a search for a whole gang asks."""
         return demands.DeviceDemands(
-            self.needs_of, self._kinds, self.table, self._assumed, self._spend
+            self.needs_of, self._needs.kinds, self.table, self._assumed, self._spend
         )
 
     def first_like(self, pod_class: jobs.PodClass) -> jobs.PodClass:
         """Return a class of pods that could use the same nodes; see kinds.PodKinds."""
-        kind = self._kinds.of(pod_class) if self._allocates else None
+        kind = self._needs.kinds.of(pod_class) if self._allocates else None
         return pod_class if kind is None else kind.first
 
     def only_rows(self, pod_class: jobs.PodClass) -> tables.Ints | None:
         """Return the rows of the nodes that can use what the claims have got, if these are few."""
-        masks = [each.passes for each in self.needs_of(pod_class).elsewhere] * self._allocates
-        if not masks:
-            return None
-        rows = np.flatnonzero(np.logical_and.reduce(masks))
-        return rows if rows.size * FEW <= self._layout.size else None
+        return self._needs.only_rows(pod_class) if self._allocates else None
 
     def likeness(self, pod_class: jobs.PodClass) -> Hashable:
         """Return what pods have in common that the cycle answers the same at this point."""
@@ -234,11 +174,7 @@ class Devices:
         """
         needs = self.needs_of(pod_class)
         if layout is not self._layout:  # nodes that are gone, too; no device is known there
-            shapes = claims.Shapes(self._known, self.table)
-            needs = claims.Reader(self._known, shapes, layout, self._spend).needs_of(
-                pod_class.constraints.resource_claims
-            )
-            masks = [each.passes for each in needs.elsewhere]
+            masks = [each.passes for each in self._needs.elsewhere(pod_class, layout)]
             return np.logical_and.reduce(masks) if masks else None
         if any(claims.lasting(each) for each in needs.problems):
             return np.zeros(layout.size, dtype=np.bool_)
@@ -453,21 +389,4 @@ class Devices:
 
     def needs_of(self, pod_class: jobs.PodClass) -> claims.Needs:
         """Return what the claims of a pod class ask for."""
-        needs = self._needs.get(pod_class)
-        if needs is None:
-            needs = self._needs[pod_class] = self._known_needs(pod_class)
-        return needs
-
-    def _known_needs(self, pod_class: jobs.PodClass) -> claims.Needs:
-        """Return the needs of an earlier cycle, as long as the claims are the same objects."""
-        uses, kept = pod_class.constraints.resource_claims, self._kept_needs
-        found = self._reader.found(uses)
-        known = kept.get(uses)
-        if known is not None and all(map(operator.is_, known[0], found)):
-            return known[1]
-        self._spend("devices", NEEDS_COST * len(uses))
-        if len(kept) >= NEEDS_MAX:
-            kept.clear()
-        needs = self._reader.needs_of(uses)
-        kept[uses] = found, needs
-        return needs
+        return self._needs.of(pod_class)

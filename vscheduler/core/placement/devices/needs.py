@@ -1,0 +1,88 @@
+"""Needs of pods: what their claims ask for, kept from cycle to cycle as long as nothing changes."""
+
+import operator
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import cached_property
+
+import numpy as np
+
+from vscheduler.core.api import contracts
+from vscheduler.core.model import devices, jobs, nodes
+from vscheduler.core.placement.devices import claims, kinds, tables
+
+NEEDS_COST = 20
+"""About how many microseconds it takes to look at one claim of a pod class."""
+
+FEW = 16
+"""A part of all nodes that is so much smaller is looked at alone."""
+
+NEEDS_MAX = 20_000
+"""How many pods' claims are kept from cycle to cycle. When full, all are dropped."""
+
+
+class PodNeeds:
+    """What the pods of a cycle ask for."""
+
+    def __init__(
+        self,
+        known: devices.Devices,
+        table: tables.DeviceTable,
+        shown: nodes.NodeTable,
+        provided: Mapping[str, nodes.Mask],
+        spend: Callable[[str, int], None],
+    ) -> None:
+        """`provided` are the nodes (N,) that have extended resources by a device plugin."""
+        self._known, self._table, self._layout, self._spend = known, table, shown.layout, spend
+        made_of = (known.classes, table, shown if provided else None)
+        self._shapes = known.memo.get(
+            "shapes", made_of, lambda: claims.Shapes(known, table, provided)
+        )
+        self._reader = claims.Reader(known, self._shapes, self._layout, spend)
+        self._kept: dict[Hashable, tuple[tuple[object, ...], claims.Needs]]
+        self._kept = known.memo.get("needs", (self._shapes,), dict)
+        """What pods ask for, by their claims, beside these claims themselves; of earlier cycles,
+        too."""
+        self._needs: dict[jobs.PodClass, claims.Needs] = {}
+
+    @cached_property
+    def kinds(self) -> kinds.PodKinds:
+        """Pods that ask for the same."""
+        kept = self._known.memo.get("kinds", (self._shapes,), kinds.KnownTraits)
+        return kinds.PodKinds(self.of, kept)
+
+    def of(self, pod_class: jobs.PodClass) -> claims.Needs:
+        """Return what the claims of a pod class ask for."""
+        needs = self._needs.get(pod_class)
+        if needs is None:
+            needs = self._needs[pod_class] = self._known_needs(pod_class)
+        return needs
+
+    def _known_needs(self, pod_class: jobs.PodClass) -> claims.Needs:
+        """Return the needs of an earlier cycle, as long as the claims are the same objects."""
+        uses = pod_class.constraints.resource_claims
+        found = self._reader.found(uses)
+        known = self._kept.get(uses)
+        if known is not None and all(map(operator.is_, known[0], found)):
+            return known[1]
+        self._spend("devices", NEEDS_COST * len(uses))
+        if len(self._kept) >= NEEDS_MAX:
+            self._kept.clear()
+        needs = self._reader.needs_of(uses)
+        self._kept[uses] = found, needs
+        return needs
+
+    def only_rows(self, pod_class: jobs.PodClass) -> tables.Ints | None:
+        """Return the rows of the nodes that can use what the claims have got, if these are few."""
+        masks = [each.passes for each in self.of(pod_class).elsewhere]
+        if not masks:
+            return None
+        rows = np.flatnonzero(np.logical_and.reduce(masks))
+        return rows if rows.size * FEW <= self._layout.size else None
+
+    def elsewhere(
+        self, pod_class: jobs.PodClass, layout: nodes.NodeLayout
+    ) -> Sequence[contracts.FilterResult]:
+        """Return which nodes (N,) of another layout can use what the claims have got."""
+        shapes = claims.Shapes(self._known, self._table)
+        reader = claims.Reader(self._known, shapes, layout, self._spend)
+        return reader.needs_of(pod_class.constraints.resource_claims).elsewhere
