@@ -18,6 +18,7 @@ OWNERS = ("web", "db")
 CONTROLLERS = 2
 STEPS = 25
 BARE_PODS_MAX = 2
+LIVES_MAX = 5000
 ROUNDS_MAX = 12
 QUIET_ROUNDS = 4
 NUMBERS = strategies.integers(0, 999)
@@ -341,10 +342,9 @@ class Unguarded(LateDeletes):
     guarded = False
 
 
-def examples(count: int, *phases: Phase) -> settings:
-    """So many lives of STEPS steps, the same ones in every run."""
-    bounded = clusters.bounded(count)
-    return settings(bounded, stateful_step_count=STEPS, phases=phases or bounded.phases)
+def examples(count: int) -> settings:
+    """So many lives of STEPS steps."""
+    return settings(clusters.bounded(count), stateful_step_count=STEPS)
 
 
 TestLives = Lives.TestCase
@@ -355,6 +355,11 @@ TestLateDeletes.settings = examples(250)
 
 
 def test_without_preconditions_a_group_in_use_is_deleted() -> None:
-    """The guard matters, and the machine would see a hole in it."""
+    """The guard matters, and the machine would see a hole in it: mostly within 50 lives, but the
+    lives that Hypothesis draws depend on what the process has imported.
+    """
+    until_found = settings(
+        max_examples=LIVES_MAX, stateful_step_count=STEPS, phases=[Phase.generate]
+    )
     with pytest.raises(AssertionError, match=r"in use|is joining|user's group"):
-        run_state_machine_as_test(Unguarded, settings=examples(400, Phase.generate))
+        run_state_machine_as_test(Unguarded, settings=until_found)

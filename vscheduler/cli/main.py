@@ -19,7 +19,7 @@ COMMANDS = {
     ),
     "queue": lazy_commands.Place(
         "vscheduler.cli.queue.command",
-        short_help="Show queues and their shares; create, delete, open and close queues.",
+        short_help="Show queues and their shares; create, change and delete queues.",
     ),
     "run": lazy_commands.Place(
         "vscheduler.cli.run",

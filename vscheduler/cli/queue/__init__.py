@@ -1,1 +1,1 @@
-"""`vscheduler queue`: list, get, tree, create, delete, open, close."""
+"""`vscheduler queue`: list, get, tree, create, set, delete, open, close."""
