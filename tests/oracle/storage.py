@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 
 from tests.oracle import manifests
-from vscheduler.sandbox import client
+from vscheduler.sandbox import client, errors
 
 Document = manifests.Document
 
@@ -63,9 +63,18 @@ def clear(api: client.Client) -> None:
     for each in documents(api):
         path = f"{path_of(each)}/{each['metadata']['name']}"
         if each["metadata"].get("finalizers"):
-            api.patch(path, {"metadata": {"finalizers": None}})
+            _drop_finalizers(api, path)
         if "deletionTimestamp" not in each["metadata"]:
             api.delete(path, gracePeriodSeconds=0)
+
+
+def _drop_finalizers(api: client.Client, path: str) -> None:
+    """Unless a controller was faster, and the object is gone."""
+    try:
+        api.patch(path, {"metadata": {"finalizers": None}})
+    except errors.ApiError as error:
+        if error.status != 404:
+            raise
 
 
 def documents(api: client.Client) -> list[Document]:
