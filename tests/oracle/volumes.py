@@ -11,6 +11,8 @@ from tests.oracle import manifests, worlds
 Document = manifests.Document
 
 PROBES = 12
+MIXED = 2
+"""Of how many flavours a pod of a mixed world has volumes; with all, it would fit nowhere."""
 ZONES = ("a", "b", "c")
 BETA_ZONE = "failure-domain.beta.kubernetes.io/zone"
 SIZES = ("1Gi", "2Gi", "2048Mi", "3G", "5Gi")
@@ -296,8 +298,11 @@ def world(name: str, seed: int) -> worlds.World:
     nodes = [_node(chance, f"n{number}") for number in range(chance.randint(5, 9))]
     drawing = Drawing(chance, nodes, list(CLASSES))
     found = [list(flavour(drawing)) for flavour in FEATURES[name]]
-    used = [_merged(chance.sample(each, 1)[0] for each in found) for _ in range(PROBES)]
-    probes = found[0] if len(found) == 1 else used
+    if len(found) == 1:
+        (probes,) = found
+    else:
+        kinds = [chance.sample(found, MIXED) for _ in range(PROBES)]
+        probes = [_merged(chance.choice(each) for each in drawn) for drawn in kinds]
     waiting = []
     for number, volumes in enumerate(probes):
         pod = manifests.pod(f"p{number}")
