@@ -279,8 +279,8 @@ class ResourceClaim:
     finalizers: tuple[str, ...] = ()
     deleting: bool = False
     writing: bool = False
-    """Whether this scheduler is writing the allocation or the reservations, which count as written.
-    No pod may start on their strength yet."""
+    """Whether this scheduler is writing the allocation or the reservations, which count as written,
+    or is giving the devices back, which count as used. No pod may start on their strength."""
     owner: str = ""
     """UID of the pod that controls the claim, if it is made for this pod."""
     for_extended: bool = False

@@ -1,13 +1,14 @@
-"""Allocations in flight: claims count as written until the result is known.
+"""Allocations in flight: devices count as used until the result is known.
 
-Otherwise, the next cycle could give a device to two claims while the first call is under way. No
-pod starts before the call has succeeded (`devices.ResourceClaim.writing`).
+Otherwise, the next cycle could give a device to two claims while a call is under way: one that
+allocates it, or one that gives it back. No pod starts before the call has succeeded
+(`devices.ResourceClaim.writing`).
 """
 
 from collections.abc import Mapping
 from dataclasses import replace
 
-from vscheduler.core.model import devices
+from vscheduler.core.model import device_decisions, devices
 from vscheduler.mirror import device_requests
 from vscheduler.mirror.index import devices_index, entries
 
@@ -39,8 +40,10 @@ class DeviceRequests:
         return device_requests.Target(version=version, value=value)
 
     def begin(self, target: device_requests.Target, change: device_requests.Change) -> None:
-        """Count the claim as written."""
-        wanted = replace(device_requests.result(target.value, change), writing=True)
+        """Count what the claim gets as written; what it gives back is its own until then."""
+        given_back = isinstance(change, device_decisions.DeallocateClaim)
+        value = target.value if given_back else device_requests.result(target.value, change)
+        wanted = replace(value, writing=True)
         self._index.move(wanted.key, self._as_stored(wanted.key), wanted)
         self._wanted[wanted.key] = wanted
 

@@ -1,0 +1,43 @@
+"""Devices of claims that are being written."""
+
+from tests import device_labs, running
+from vscheduler.core import cycle
+from vscheduler.core.model import decisions, device_decisions, snapshot
+
+PICTURE = """
+    node  n1 cpu=4
+    queue default
+    job   default/first min=1 cpu=1   -
+    job   default/later min=1 cpu=1   -
+"""
+USES = {"first-0": ["gpus-0"], "later-0": ["gpus-1"]}
+
+
+def test_a_device_that_is_being_given_back_isnt_given_to_another_claim() -> None:
+    """Until the claim is seen without it: the API server may refuse or delay the call."""
+    claims = [device_labs.claim(name) for name in ("gpus-0", "gpus-1")]
+    lab = device_labs.Lab(
+        PICTURE,
+        device_labs.device_class(),
+        device_labs.resource_slice("n1", 1),
+        *claims,
+        uses=USES,
+    )
+    lab.cycle()
+    assert list(lab.allocated()) == ["gpus-0"]
+    mirror = lab.mirror()
+    back = device_decisions.DeallocateClaim(
+        namespace="default", name="gpus-0", uid=claims[0]["metadata"]["uid"]
+    )
+    target = mirror.allocations.target(back)
+    assert target is not None
+
+    def decided() -> decisions.CycleResult:
+        taken = mirror.snapshot(lab.now, snapshot.FRESH)
+        return cycle.run_cycle(taken, running.policy_of(device_labs.TREE))
+
+    mirror.allocations.begin(target, back)
+    result = decided()
+    assert (result.allocations, result.deallocations, result.binds) == ((), (), ())
+    mirror.allocations.end(back.key, back.uid)
+    assert [bind.task.name for bind in decided().binds] == ["first-0"]
