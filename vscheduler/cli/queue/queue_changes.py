@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 import click
@@ -29,16 +30,17 @@ class Target(Protocol):
         """Delete a queue."""
 
 
-def _amounts(context: click.Context, parameter: click.Parameter, text: str) -> dict[str, str]:
-    """Return `cpu=8,memory=32Gi` as amounts by resource; `set` removes those that are empty."""
-    empty = context.command.name == "set"
+def _amounts(
+    _context: object, parameter: click.Parameter, text: str, *, removable: bool
+) -> dict[str, str]:
+    """Return `cpu=8,memory=32Gi` as amounts by resource; a removable amount may be empty."""
     found: dict[str, str] = {}
     for part in filter(None, text.split(",")):
         name, equals, amount = part.partition("=")
         if not equals or not name:
             raise click.BadParameter(f"{part!r} is not RESOURCE=AMOUNT, such as cpu=8")
         try:
-            if amount or not empty:
+            if amount or not removable:
                 quantities.parse(name, amount)
         except quantities.QuantityError as error:
             raise click.BadParameter(f"{parameter.name}.{name}: {error}") from error
@@ -46,10 +48,11 @@ def _amounts(context: click.Context, parameter: click.Parameter, text: str) -> d
     return found
 
 
-def resources(flag: str, about: str) -> Callable[[Any], Any]:
-    """Return a decorator for a flag with amounts of resources."""
+def resources(flag: str, about: str, *, removable: bool = False) -> Callable[[Any], Any]:
+    """Return a decorator for a flag with amounts of resources; `cpu=` is one that is removed."""
+    callback = partial(_amounts, removable=removable)
     return click.option(
-        flag, metavar="RESOURCE=AMOUNT,...", default="", callback=_amounts, help=about
+        flag, metavar="RESOURCE=AMOUNT,...", default="", callback=callback, help=about
     )
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import click
@@ -21,6 +22,8 @@ DEFAULTS: Mapping[str, Any] = {
 
 AMOUNTS = ("capability", "deserved", "guarantee")
 DEPTH_MAX = 100
+
+amounts = partial(queue_changes.resources, removable=True)
 
 
 class Target(Protocol):
@@ -59,9 +62,9 @@ class Change:
     help="The queue above, in a tree of queues; root: none.",
     shell_complete=completion.queues,
 )
-@queue_changes.resources("--capability", "The most that its pods may use, such as cpu=8.")
-@queue_changes.resources("--deserved", "Its quota, for plugin capacity.")
-@queue_changes.resources("--guarantee", "What is never lent to other queues.")
+@amounts("--capability", "The most that its pods may use, such as cpu=8.")
+@amounts("--deserved", "Its quota, for plugin capacity.")
+@amounts("--guarantee", "What is never lent to other queues.")
 @click.option(
     "--priority", type=click.IntRange(0), help="Queues of higher priority have their turns first."
 )

@@ -21,6 +21,12 @@ from vscheduler.core.model import jobs, nodes, resources
 class ClusterView(usable_nodes.ClusterView, Protocol):
     """The cluster in this cycle, as far as node pools read a Session."""
 
+    jobs_without_queue: list[jobs.Job]
+
+    @property
+    def demands(self) -> demands.QueueDemands:
+        """Demand of queues as the cycle begins."""
+
     @property
     def known_domains(self) -> node_domains.KnownDomains:
         """Return domains of queues and pod classes, as already known for nodes as they are."""

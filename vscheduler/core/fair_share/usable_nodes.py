@@ -7,7 +7,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.core.fair_share import demands, device_supply
+from vscheduler.core.fair_share import device_supply
 from vscheduler.core.model import jobs, nodes, resources, snapshot
 from vscheduler.core.model.queues import Queue
 
@@ -16,11 +16,10 @@ ANY_POD = jobs.PodClass(request={resources.PODS: 1})
 
 
 class ClusterView(Protocol):
-    """The cluster in this cycle, as far as node pools read a Session."""
+    """The cluster in this cycle, as far as this is read of a Session."""
 
     snapshot: snapshot.Snapshot
     space: resources.ResourceSpace
-    jobs_without_queue: list[jobs.Job]
 
     @property
     def devices(self) -> device_supply.DeviceSupply:
@@ -29,10 +28,6 @@ class ClusterView(Protocol):
     @property
     def queues(self) -> Mapping[str, Queue]:
         """All queues by name."""
-
-    @property
-    def demands(self) -> demands.QueueDemands:
-        """Demand of queues as the cycle begins."""
 
     def class_nodes(self, pod_class: jobs.PodClass, layout: nodes.NodeLayout) -> nodes.Mask:
         """Return the nodes (N,) usable for pods of this class."""

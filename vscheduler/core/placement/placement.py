@@ -32,7 +32,7 @@ PLAN_CELLS_MAX = 2**24
 class Placement:
     """All plans of a cycle, and the choice of nodes from them.
 
-    plans.Rows are sorted by node name, so argmax breaks ties by name.
+    Rows are sorted by node name, so argmax breaks ties by name.
     """
 
     def __init__(self, session: working.Session) -> None:

@@ -18,7 +18,7 @@ NOTHING_YET = np.empty(0)
 
 
 class Plan:
-    """The scores of all nodes for one pod class of one queue.
+    """The scores of all nodes for tasks of one queue and pod class, or with equal claims.
 
     `idle` and `future` (N,) hold the score of each node with room for the pod, now or after pending
     releases, and -inf for all other nodes.

@@ -1,17 +1,13 @@
 """`queue create` and `queue delete`: what is sent, and what is refused."""
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from click import testing
 
 from tests.unit.cli import queue_objects
-from vscheduler.cli import main
+from tests.unit.cli.queue.conftest import Run
 from vscheduler.cli.queue import cluster_client
-
-Run = Callable[..., testing.Result]
 
 
 class Fake:
@@ -43,18 +39,6 @@ def cluster() -> Fake:
     """One empty queue, one that holds jobs, and the permanent one."""
     busy = queue_objects.a_queue("busy", status={"running": 1, "completed": 3})
     return Fake(queue_objects.a_queue("empty"), busy, queue_objects.a_queue("default"))
-
-
-@pytest.fixture
-def run(cluster: Fake, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Run a command on that cluster."""
-
-    @contextmanager
-    def opened(*_: str) -> Iterator[Fake]:
-        yield cluster
-
-    monkeypatch.setattr(cluster_client, "opened", opened)
-    return lambda *words: testing.CliRunner().invoke(main.vscheduler, ["queue", *words])
 
 
 def test_what_is_not_given_is_left_to_defaults(run: Run, cluster: Fake) -> None:

@@ -1,17 +1,13 @@
 """`queue set`: what is sent, what is printed, and what is refused."""
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from click import testing
 
 from tests.unit.cli import queue_objects
-from vscheduler.cli import main
+from tests.unit.cli.queue.conftest import Run
 from vscheduler.cli.queue import cluster_client
-
-Run = Callable[..., testing.Result]
 
 
 class Fake:
@@ -52,22 +48,10 @@ def cluster() -> Fake:
     )
 
 
-@pytest.fixture
-def run(cluster: Fake, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Run `queue set` on that cluster."""
-
-    @contextmanager
-    def opened(*_: str) -> Iterator[Fake]:
-        yield cluster
-
-    monkeypatch.setattr(cluster_client, "opened", opened)
-    return lambda *words: testing.CliRunner().invoke(main.vscheduler, ["queue", "set", *words])
-
-
 def test_what_changes_is_printed_as_it_was_and_as_it_is(run: Run, cluster: Fake) -> None:
     """Only that is sent, with the version that was read; amounts are changed one by one."""
     flags = ["--weight=3", "--capability=cpu=16,memory=", "--deserved=cpu=4", "--priority=7"]
-    done = run("lab", *flags, "--guarantee=cpu=500m", "--not-reclaimable", "--parent=root")
+    done = run("set", "lab", *flags, "--guarantee=cpu=500m", "--not-reclaimable", "--parent=root")
     assert done.stdout.splitlines() == [
         "queue lab: weight 1 -> 3",
         "queue lab: parent science -> root",
@@ -93,7 +77,7 @@ def test_what_changes_is_printed_as_it_was_and_as_it_is(run: Run, cluster: Fake)
 
 def test_a_dry_run_says_so(run: Run, cluster: Fake) -> None:
     """The API server checks the change, and keeps it not."""
-    assert run("science", "--weight=2", "--dry-run").stdout == (
+    assert run("set", "science", "--weight=2", "--dry-run").stdout == (
         "queue science: weight 1 -> 2 (dry run)\n"
     )
     assert [dry_run for *_, dry_run in cluster.sent] == [True]
@@ -104,7 +88,7 @@ def test_a_dry_run_says_so(run: Run, cluster: Fake) -> None:
 )
 def test_nothing_is_sent_where_nothing_changes(run: Run, cluster: Fake, flags: list[str]) -> None:
     """Equal amounts may be written in other words."""
-    done = run("lab", *flags)
+    done = run("set", "lab", *flags)
     assert (done.exit_code, done.stdout) == (0, "queue lab has all this already\n")
     assert cluster.sent == []
 
@@ -113,7 +97,8 @@ def test_what_cannot_be_read_is_replaced(run: Run, cluster: Fake) -> None:
     """An amount that was stored before there was a rule about it."""
     cluster.queues["science"]["spec"]["capability"] = {"cpu": "many"}
     assert (
-        run("science", "--capability=cpu=4").stdout == "queue science: capability.cpu many -> 4\n"
+        run("set", "science", "--capability=cpu=4").stdout
+        == "queue science: capability.cpu many -> 4\n"
     )
 
 
@@ -134,7 +119,7 @@ def test_mistakes_change_nothing(
     run: Run, cluster: Fake, words: list[str], status: int, says: str
 ) -> None:
     """The message names the queue and what is wrong."""
-    done = run(*words)
+    done = run("set", *words)
     assert (done.exit_code, cluster.sent) == (status, [])
     assert says in done.stderr
 
@@ -142,7 +127,7 @@ def test_mistakes_change_nothing(
 def test_a_queue_that_has_just_been_deleted(run: Run, cluster: Fake) -> None:
     """Between reading and writing."""
     cluster.gone = True
-    done = run("lab", "--weight=2")
+    done = run("set", "lab", "--weight=2")
     assert (done.exit_code, done.stderr) == (1, "queue lab has been deleted\n")
 
 
@@ -150,4 +135,4 @@ def test_parents_in_a_ring_end_the_walk(run: Run, cluster: Fake) -> None:
     """Two queues above each other: the API server can't see that."""
     cluster.queues["science"]["spec"]["parent"] = "below"
     cluster.queues["below"]["spec"]["parent"] = "science"
-    assert run("lab", "--parent=below").exit_code == 0
+    assert run("set", "lab", "--parent=below").exit_code == 0

@@ -1,6 +1,7 @@
 """Known tables: the devices of a cluster, made anew for pools that have changed since a cycle."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -26,18 +27,26 @@ def of(known: devices.Devices, layout: nodes.NodeLayout) -> tables.DeviceTable:
     return known.memo.get("table", (known.pools, layout), make)
 
 
+@dataclass(slots=True)
+class _Flagged:
+    """The devices of a table that claims had in the last cycle."""
+
+    claimed: Mapping[devices.DeviceId, object]
+    flags: tables.Flags
+
+
 def allocated(known: devices.Devices, table: tables.DeviceTable) -> tables.Flags:
     """Return the devices (D,) that claims have. Of the last cycle's, only those change that claims
     have got or lost since.
     """
-    last: dict[str, tuple[Mapping[devices.DeviceId, object], tables.Flags]]
-    last = known.memo.get("allocated", (table,), dict)
-    before, found = last.get("", ({}, np.zeros(table.size, dtype=np.bool_)))
-    if before is not known.allocated:
-        found = found.copy()
-        for device in before.keys() ^ known.allocated.keys():
+    last = known.memo.get(
+        "allocated", (table,), lambda: _Flagged({}, np.zeros(table.size, dtype=np.bool_))
+    )
+    if last.claimed is not known.allocated:
+        found = last.flags.copy()
+        for device in last.claimed.keys() ^ known.allocated.keys():
             at = table.position(device)
             if at is not None:
                 found[at] = device in known.allocated
-        last[""] = known.allocated, found
-    return found
+        last.claimed, last.flags = known.allocated, found
+    return last.flags
