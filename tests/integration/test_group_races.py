@@ -124,6 +124,7 @@ def test_no_delete_hits_a_group_in_use(
     assert [daemon.process.poll() for daemon in running] == [None] * at_work
 
 
+@pytest.mark.at_length
 def test_deletes_without_a_precondition_hit_groups_in_use(
     cluster: control_plane.ControlPlane,
     history: histories.History,

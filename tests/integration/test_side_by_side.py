@@ -90,6 +90,7 @@ def users_of(name: str) -> Sequence[str]:
     return (f"{name}-1", f"{name}-2")
 
 
+@pytest.mark.at_length
 def test_an_instance_acts_for_those_of_its_names_that_it_holds(contest: takeovers.Contest) -> None:
     """Until the other one dies: then it acts for both."""
     contest.feed("a", "b")

@@ -149,7 +149,8 @@ def reads_of(contest: takeovers.Contest, user: str, after: float) -> int:
     )
 
 
-@pytest.mark.parametrize("fate", ["lost", pytest.param("late", marks=pytest.mark.at_length)])
+@pytest.mark.at_length
+@pytest.mark.parametrize("fate", ["lost", "late"])
 def test_the_successor_completes_a_gang_in_the_middle_of_which_the_leader_was_killed(
     contest: takeovers.Contest, tmp_path: Path, fate: str
 ) -> None:

@@ -1,7 +1,6 @@
 """kill -9 between any two calls of a daemon that prepares claims: its successor ends the work.
 
-For claims of volumes; for those of devices once, since the simulation tries them all
-(tests/simulation/killed.py).
+`make test-faults` runs it. The simulation tries some calls each day (tests/simulation/killed.py).
 
 A proxy counts the daemon's writes. At the one in question the daemon is killed, before the call is
 sent on, or after it was; another daemon follows. Then the next call, until there is none.
@@ -167,13 +166,14 @@ def all_ways(_position: int) -> Sequence[str]:
     return WAYS
 
 
+@pytest.mark.at_length
 @pytest.mark.parametrize(
     ("ways", "classes"),
     [
         pytest.param(in_turn, (provisioners.SLOW, provisioners.LOCAL), id="two"),
-        pytest.param(all_ways, CLASSES, id="three", marks=pytest.mark.at_length),
-        pytest.param(all_ways, LONG, id="eight", marks=pytest.mark.at_length),
-        pytest.param(in_turn, (), id="devices", marks=pytest.mark.at_length),
+        pytest.param(all_ways, CLASSES, id="three"),
+        pytest.param(all_ways, LONG, id="eight"),
+        pytest.param(in_turn, (), id="devices"),
     ],
 )
 def test_a_daemon_that_is_killed_at_any_write_has_a_successor(

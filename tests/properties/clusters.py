@@ -25,7 +25,7 @@ SMALL = Size(nodes=12, queues=5, jobs=20, pods=8)
 LARGE = Size(nodes=30, queues=8, jobs=60, pods=12)
 
 
-EXAMPLES_SHARE = 0.17
+EXAMPLES_SHARE = 0.13
 """The share of the examples that `make test` tries; with --at-length, all are tried."""
 
 
