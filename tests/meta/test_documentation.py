@@ -35,7 +35,7 @@ STRANGERS = {
     "--directory", "--keep", "--nodes", "--with-scheduler",  # python -m vscheduler.sandbox
     "--at-length", "--lease-timing",  # pytest, of this repository
     "--calm", "--denied", "--devices", "--fault", "--hours", "--job-seconds", "--jobs",
-    "--lease-seconds", "--often", "--pauses", "--shrink", "--usual", "--volumes",
+    "--lease-seconds", "--often", "--pauses", "--quiet", "--shrink", "--usual", "--volumes",
     "--workers",  # python -m tests.simulation
     "--crds", "--kubelets", "--peer", "--peer-name", "--peer-without-groups", "--rest",
     "--restart", "--starved", "--runs",  # make bench

@@ -137,3 +137,22 @@ def test_a_queue_below_its_share_is_told_why(
 ) -> None:
     """One reason each, with numbers."""
     assert outlook(picture, **how) == expected
+
+
+SINGLE = "queue rich has 2 cpu more than deserved, but evicting those that may go, 2 of 2 pods, "
+
+
+@pytest.mark.parametrize(
+    ("single", "gang", "expected"),
+    [("a", "b", f"{SINGLE}doesn't make enough room"), ("b", "a", "its job needs 5 cpu more")],
+)
+def test_the_first_job_by_name_speaks_for_its_queue(single: str, gang: str, expected: str) -> None:
+    """Of two jobs that lack room, whichever had its turn first."""
+    picture = f"""
+        node n1 cpu=4   node n2 cpu=4
+        queue poor   queue rich
+        job rich/busy min=1 cpu=3 n1 n2
+        job poor/{single} min=1 cpu=4 -
+        job poor/{gang} min=5 cpu=1 -*5
+        """
+    assert outlook(picture) == f"{STARVED}{expected}"

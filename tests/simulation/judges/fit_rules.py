@@ -91,20 +91,25 @@ def _packed(
     needs = storage.needs(waiting)
     if len(waiting) > PACKED_MAX or needs is None:
         return ()
-    pods = [
-        packing.Pod(
-            asked=storage.cluster.request(pod) + needed.asked,
-            nodes=frozenset(
-                name
-                for name, (node, _) in free.items()
-                if name in needed.nodes and not objects.barriers(pod["spec"], node)
-            ),
-        )
-        for pod, needed in zip(waiting, needs, strict=True)
-    ]
-    pods.sort(key=lambda pod: sorted(pod.asked.items()), reverse=True)
     asked = dict.fromkeys(name for each in needs for name in each.asked)
     rooms = {name: room | storage.room(name, asked) for name, (_, room) in free.items()}
+    pods = []
+    for pod, needed in zip(waiting, needs, strict=True):
+        wanted = storage.cluster.request(pod) + needed.asked
+        usable = frozenset(
+            name
+            for name, (node, _) in free.items()
+            if name in needed.nodes
+            and packing.has_room(rooms[name], limit, wanted)
+            and not objects.barriers(pod["spec"], node)
+        )
+        pods.append(packing.Pod(asked=wanted, nodes=usable))
+    if sum(bool(pod.nodes) for pod in pods) < count:
+        return ()
+    pods.sort(key=lambda pod: sorted(pod.asked.items()), reverse=True)
+    # A node without room for any pod gets none while pods are placed.
+    useful = frozenset[str]().union(*(pod.nodes for pod in pods))
+    rooms = {name: room for name, room in rooms.items() if name in useful}
     attempt = packing.Packing(rooms, limit)
     return sorted(free) if attempt.takes(pods, count) else ()
 

@@ -17,6 +17,14 @@ class Pod:
     nodes: frozenset[str]
 
 
+def has_room(room: amounts.Amounts, limit: Mapping[str, int], asked: Mapping[str, int]) -> bool:
+    """Whether a node and a limit have room; what a node doesn't name, it hasn't got."""
+    for resource, amount in asked.items():
+        if amount and (room[resource] < amount or limit.get(resource, amount) < amount):
+            return False
+    return True
+
+
 class Packing:
     """One attempt to place some of the pods."""
 
@@ -37,7 +45,7 @@ class Packing:
             return False
         pod, others = pods[0], pods[1:]
         for name in sorted(pod.nodes):
-            if self._has_room(pod, name):
+            if has_room(self._free[name], self._limit, pod.asked):
                 self._move(pod, name, 1)
                 found = self.takes(others, need - 1)
                 self._move(pod, name, -1)
@@ -47,15 +55,6 @@ class Packing:
             return True
         self._failed.add(state)
         return False
-
-    def _has_room(self, pod: Pod, name: str) -> bool:
-        """Whether node and limit have room; what a node doesn't name, it hasn't got."""
-        room = self._free[name]
-        return all(
-            room[resource] >= amount and self._limit.get(resource, amount) >= amount
-            for resource, amount in pod.asked.items()
-            if amount
-        )
 
     def _move(self, pod: Pod, name: str, step: int) -> None:
         for resource, amount in pod.asked.items():

@@ -104,6 +104,7 @@ class Kernel:
         self._steps_before = 0
         self._timers: list[tuple[float, int, Timer]] = []
         self._ready: list[Thread] = []
+        self._until = 0.0
         self._hub: greenlet.greenlet | None = None
         self._graves: list[Thread] = []
 
@@ -154,6 +155,8 @@ class Kernel:
         thread = self.current
         assert thread is not None
         assert self._hub is not None
+        if self._goes_on(thread, seconds):
+            return
         cancel = None
         if not thread.is_woken and seconds is not None:
             cancel = self.after(seconds, lambda: self.wake(thread))
@@ -165,6 +168,28 @@ class Kernel:
             cancel()
         if thread.owner.ended:
             raise EndedError
+
+    def _goes_on(self, thread: Thread, seconds: float | None) -> bool:
+        """Whether the current thread is the next one to run, after what its wait takes.
+
+        Then nothing happens meanwhile, and time moves as if another thread had had the choice.
+        """
+        woken = thread.is_woken
+        if self._ready or thread.owner.frozen or thread.owner.ended:
+            return False
+        if (seconds is None and not woken) or self.steps - self._steps_before >= STEPS_MAX:
+            return False
+        due = self._moment if woken or seconds is None else self._moment + max(0.0, seconds)
+        timers = self._timers
+        while timers and timers[0][2].call is None:
+            heapq.heappop(timers)
+        if (timers and timers[0][0] <= due) or due > self._until:
+            return False
+        if not woken:
+            next(self.numbers)  # as a timer has
+        self._moment, thread.is_woken = due, False
+        self._count(thread)
+        return True
 
     def give_way(self) -> None:
         """Let other ready threads of this moment have a turn."""
@@ -187,7 +212,7 @@ class Kernel:
     def run(self, seconds: float) -> None:
         """Run for so long. Raises LivelockError, and what a timer's call raises."""
         self._hub = greenlet.getcurrent()
-        until = self._moment + seconds
+        until = self._until = self._moment + seconds
         while True:
             if self._timers and self._timers[0][0] <= self._moment:
                 self._fire()

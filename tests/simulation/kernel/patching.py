@@ -4,16 +4,19 @@ A simulation has a program of its own, so nothing is put back.
 """
 
 import asyncio
+import functools
 import os
 import random
 import signal
 import socket
+import ssl
 import time
 import types
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator
 from typing import Any
 
 import aiohappyeyeballs
+import yaml
 from aiohttp import connector
 from kopf._cogs.clients import scanning
 from kopf._cogs.structs import references
@@ -69,6 +72,7 @@ def install(kernel: core.Kernel, seed: str) -> threads.Machine:
     _patch_chance()
     _patch_threads(machine)
     _patch_sets()
+    _patch_credentials()
     _keep_mirrors(machine)
     return machine
 
@@ -182,6 +186,14 @@ def _patch_sets() -> None:
     _replace(connector.BaseConnector, __init__=_ordered(connector.BaseConnector.__init__))
     _replace(references.Selector, __hash__=_hash_of_text)  # hash(None) is an address in Python 3.11
     _replace(scanning, asyncio=types.SimpleNamespace(as_completed=_as_completed))
+
+
+def _patch_credentials() -> None:
+    """Credentials are read once a second while they are refused: nothing uses TLS, so all processes
+    share a context, and libyaml reads kubeconfigs.
+    """
+    _replace(ssl, create_default_context=functools.cache(ssl.create_default_context))
+    _replace(yaml, safe_load=functools.partial(yaml.load, Loader=yaml.CSafeLoader))
 
 
 def _ordered(begin: Callable[..., None]) -> Callable[..., None]:

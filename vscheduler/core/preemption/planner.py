@@ -89,15 +89,28 @@ class Planner:
         if known is None or not known.hold(self.session, self._limits.oldest):
             return False
         self.session.parking.note_vain(self.action, known)
+        self.session.eviction_history.fail_all(self.action, known.failed)
         return True
 
     def note_if_in_vain(self) -> None:
-        """Let the next cycle know that nobody has found victims, although all have asked."""
+        """Let the next cycle know that nobody has found victims, although all have asked.
+
+        Searches for whole gangs are remembered for as long as the gangs ask, so these go on asking.
+        """
         session = self.session
+        if session.gang_searches.expect_evictions:
+            return
         if session.work_budget.exhausted or session.touched or "_kept" not in self.__dict__:
             return
         youngest = self._kept.columns.pods.starts.max(initial=-math.inf)
-        seen = vain_claims.of(session, self._phases, float(youngest), self._limits.oldest)
+        history = session.eviction_history.failed
+        seen = vain_claims.of(
+            session,
+            self._phases,
+            youngest=float(youngest),
+            oldest=self._limits.oldest,
+            failed=[job for action, job in history if action == self.action],
+        )
         session.parking.note_vain(self.action, seen)
 
     def plan(

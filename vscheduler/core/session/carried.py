@@ -119,6 +119,12 @@ class GangSearches:
         kept = {place: each for place, each in self._before.items() if place[0] in without_turn}
         return dict(sorted((kept | self._now).items()))
 
+    @property
+    def expect_evictions(self) -> bool:
+        """Whether any search counted on nodes that evictions would free, now or before."""
+        idle = snapshot.SearchRoom.IDLE
+        return any(room is not idle for _, room in itertools.chain(self._before, self._now))
+
     def forget(self, job: jobs.JobId) -> None:
         """Forget the searches for a job that has nodes now."""
         for place in [place for place in self._now if place[0] == job]:

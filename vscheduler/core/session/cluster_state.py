@@ -51,6 +51,9 @@ class ClusterState:
         self.leaving_ports = MappingProxyType(self._leaving_ports)
         self.touched: Sequence[int] = self._touched
         """Rows of changed nodes, in order of change; caches of answers about rows read them."""
+        self.differs = False
+        """Whether a statement has changed anything for the rest of the cycle; what is undone leaves
+        no trace."""
         self.budgets = Budgets(taken.budgets)
         self._space = taken.space
         self._job_states = job_states

@@ -329,8 +329,8 @@ class Session:
 
     @property
     def touched(self) -> bool:
-        """Whether anything was decided about nodes so far."""
-        return bool(self.cluster.touched)
+        """Whether anything was decided about nodes so far, apart from what was undone."""
+        return self.cluster.differs
 
     @property
     def binds(self) -> Sequence[decisions.Bind]:

@@ -58,6 +58,8 @@ class VainClaims:
     """The jobs that weren't parked, with their phases and whether anything is reserved for them."""
     youngest: float
     """When the pod got its node that runs for the shortest time, in seconds since the epoch."""
+    failed: Sequence[jobs.JobId]
+    """The jobs that have asked, parked ones too."""
 
     def hold(self, session: Session, oldest: float) -> bool:
         """Whether nothing but time has changed since. Pods that got their nodes after `oldest` are
@@ -76,10 +78,17 @@ class VainClaims:
         )
 
 
-def of(session: Session, phases: Phases, youngest: float, oldest: float) -> VainClaims | None:
+def of(
+    session: Session,
+    phases: Phases,
+    *,
+    youngest: float,
+    oldest: float,
+    failed: Sequence[jobs.JobId],
+) -> VainClaims | None:
     """Return what the action has seen; None if the next cycle may find victims all the same.
 
-    `phases` are those before the action, which may have woken jobs.
+    `phases` are those before the action, which may have woken jobs. `failed` have asked.
     """
     if not _is_settled(session) or youngest > oldest:
         return None
@@ -89,6 +98,7 @@ def of(session: Session, phases: Phases, youngest: float, oldest: float) -> Vain
         searches=session.snapshot.carried.gang_searches,
         phases=phases,
         youngest=youngest,
+        failed=failed,
     )
 
 

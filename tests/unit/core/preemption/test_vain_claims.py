@@ -14,7 +14,7 @@ from tests import pictures, running
 from tests.unit.core.placement import parked_cluster
 from vscheduler.core import cycle
 from vscheduler.core.api import contracts
-from vscheduler.core.model import decisions, jobs
+from vscheduler.core.model import decisions, jobs, reclaim_outlooks
 from vscheduler.core.preemption import planner
 from vscheduler.core.session import parked_groups
 
@@ -83,6 +83,29 @@ def test_nobody_asks_again_when_only_time_has_passed(
         result, asked = claims_of(around, monkeypatch)
         assert (asked, result.evicts) == ([], ())
         assert around.parked == {"default/a1", "default/a2", "default/b1"}
+
+
+def test_what_was_tried_and_undone_is_no_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In each cycle, two pods of a gang get nodes, and lose them again since a third gets none.
+
+    Why reclaim takes nothing for their queue is still said.
+    """
+    around = parked_cluster.waiting(
+        """
+        node n1 cpu=8   node n2 cpu=8
+        queue q   queue r
+        job r/there min=1 cpu=6 phase=Running preemptable=false n1 n2
+        job q/a min=1 cpu=7 phase=Inqueue -   job q/gang min=3 cpu=1500m phase=Inqueue - - -
+        """,
+        TREE,
+    )
+    first, *_ = (around.cycle() for _ in range(3))
+    result, asked = claims_of(around, monkeypatch)
+    assert (asked, result.evicts) == ([], ())
+    told = {each.name: each.reclaim for each in result.queues}
+    assert told == {each.name: each.reclaim for each in first.queues}
+    assert told["q"] is not None
+    assert dict(told["q"].pods) == {reclaim_outlooks.Protection.ANNOTATION: 2}
 
 
 def test_one_of_the_jobs_that_are_alike_asks(monkeypatch: pytest.MonkeyPatch) -> None:
