@@ -45,23 +45,18 @@ SEARCH_COST = 30
 class Devices:
     """The answers of a cycle about claims for devices. See interfaces.Devices."""
 
-    def __init__(self, taken: snapshot.Snapshot, spend: Callable[[str, int], None]) -> None:
+    def __init__(
+        self, taken: snapshot.Snapshot, spend: Callable[[str, int], None], *, wanted: bool
+    ) -> None:
+        """`wanted` says whether a plugin has claims allocated: otherwise nobody gets devices."""
         self._known, self._layout, self._spend = taken.devices, taken.nodes.layout, spend
         self._jobs, self._nodes = taken.jobs, taken.nodes
         self._extended = extended.ExtendedResources(taken)
-        self._allocates = self._left_out = False
+        self._allocates = wanted and self._known.served and self._known is not devices.NO_DEVICES
         self._counts: dict[Hashable, tables.Ints] = {}
         """Numbers of devices by node, by the demand that they are for."""
         self._solved: dict[Hashable, bool] = {}
         """Whether devices were found, by all that a search depends on."""
-
-    def allocate_claims(self) -> None:
-        """Let claims be allocated: a plugin looks at them."""
-        self._allocates = self._known.served and self._known is not devices.NO_DEVICES
-
-    def plugins_opened(self) -> None:
-        """All plugins are open. If none of them looks at claims, there are no devices to share."""
-        self._left_out = not self._allocates
 
     @property
     def allocates(self) -> bool:
@@ -109,11 +104,11 @@ class Devices:
         return self.demands.likeness(pod_class) if self._allocates else pod_class
 
     def supply(self, space: resources.ResourceSpace) -> resources.Vector | None:
-        """Return how many devices of each class nodes have; see supply.DeviceSupply. None if no
-        plugin has opened that gives any to claims.
+        """Return how many devices of each class nodes have; see supply.DeviceSupply. None if nobody
+        gets any.
         """
         named = tuple(each for each in space.names if each.startswith(resources.DEVICE_CLASS))
-        if not named or self._known is devices.NO_DEVICES or self._left_out:
+        if not (named and self._allocates):
             return None
         return self._supply.by_class(space, named)
 
