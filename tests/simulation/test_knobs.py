@@ -1,6 +1,8 @@
 """What a seed decides about its run."""
 
-from tests.simulation import faults, knobs
+from dataclasses import replace
+
+from tests.simulation import faults, knobs, simulation
 
 SEEDS = [knobs.draw(str(number)) for number in range(200)]
 
@@ -28,3 +30,14 @@ def test_volumes_turn_no_other_knob() -> None:
     assert {each.stuck for each in drawn} == {0.0, 0.1}
     assert {each.limit for each in drawn} == {None, 2, 4}
     assert any(each.failing == each.refusing == each.stuck == 0.0 for each in drawn)
+
+
+def test_gangs_with_claims_may_send_as_much_as_other_jobs() -> None:
+    """They come beside the jobs; restless tenants change more."""
+    usual = knobs.Knobs(jobs=20)
+    assert simulation.bytes_max(usual) == 20 * simulation.BYTES_A_JOB
+    wanted = replace(knobs.draw_devices("17"), part=0.5)
+    assert simulation.bytes_max(replace(usual, devices=wanted)) == 30 * simulation.BYTES_A_JOB
+    stored = replace(knobs.draw_storage("17"), part=0.5)
+    assert simulation.bytes_max(replace(usual, storage=stored)) == 30 * simulation.BYTES_A_JOB
+    assert simulation.bytes_max(replace(usual, pauses=0.5)) == 40 * simulation.BYTES_A_JOB

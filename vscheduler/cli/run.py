@@ -263,7 +263,7 @@ def command(**words: Any) -> None:
     lines = logs.configure(checked.log_level, checked.log_format)
 
     async def run() -> bool:
-        opening = await startup.open_while(checked, _import_daemon)
+        opening = await startup.open_while(checked, partial(_import_daemon, checked))
         return await _run(checked, unused, lines, opening)
 
     if not uvloop.run(run()):
@@ -271,10 +271,12 @@ def command(**words: Any) -> None:
     signals.end(lambda: lines.flush(logs.FLUSH_SECONDS))
 
 
-def _import_daemon() -> None:
+def _import_daemon(given: settings.Settings) -> None:
     """Import the modules that the daemon needs, which takes longer than all else at the start."""
     with lazy_commands.importing():
         importlib.import_module("vscheduler.daemon.application")
+        if given.web is not None:
+            importlib.import_module("vscheduler.daemon.web_page")
 
 
 async def _run(

@@ -69,7 +69,9 @@ def open_session(
 ) -> session.Session:
     """Return a session with all plugins open. The arguments are those of `run_cycle`."""
     limited = work_budget.WorkBudget(budget, taken.carried.work_by_namespace)
-    offered = devices.Devices(taken, limited.spend)
+    settings = [setting for tier in configured.tiers for setting in tier]
+    wanted = any(each.plugin.has_claims_allocated(each.arguments) for each in settings)
+    offered = devices.Devices(taken, limited.spend, wanted=wanted)
     taken = offered.with_extended_resources(taken)
     opened = session.Session(
         taken,

@@ -24,7 +24,6 @@ from vscheduler.daemon import (
     settings,
     startup,
     watched_kinds,
-    web_page,
 )
 from vscheduler.daemon.leader_election import api, elector, thread
 from vscheduler.daemon.liveness import signals, watchdog
@@ -32,6 +31,7 @@ from vscheduler.daemon.observability import logs, metrics
 from vscheduler.mirror import state, statuses
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.index import entries
+from vscheduler.web import history
 
 log = structlog.get_logger(__name__)
 
@@ -127,7 +127,7 @@ class Application:
             observed=self._metrics,
             stopping=self._stopping.is_set,
             withholding=self._withholding.is_set,
-            observer=web_page.observer(given),
+            observer=history.Observer() if given.web is None else history.History(),
             signs=self._signs,
         )
         self._session = leader_session.LeaderSession(shared, loaded.policy, owners.Owners())
@@ -363,6 +363,8 @@ class Application:
                 )
                 await servers.enter_async_context(health.serving(pages, address))
         if self._settings.web is not None:
+            from vscheduler.daemon import web_page  # noqa: PLC0415 - only for those who have a page
+
             statuses, session = self._leadership.lease_statuses, self._session
             page = web_page.Page(self._runtime, statuses, lambda: session.in_force)
             await servers.enter_async_context(page.serving())

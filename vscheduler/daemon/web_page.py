@@ -152,11 +152,6 @@ def where_to_go(given: settings.Settings, statuses: Sequence[api.LeaseStatus]) -
     return f"{stands_by} Open the leader's page: {forward} {given.web.address.port}."
 
 
-def observer(given: settings.Settings) -> history.Observer:
-    """Return what remembers decisions, if there is a page to show them."""
-    return history.Observer() if given.web is None else history.History()
-
-
 class Page:
     """Looks for the page."""
 

@@ -10,14 +10,18 @@ from tests.benchmarks.core import cases, devices, timing
 from tests.integration import devices as driver
 from tests.unit.benchmarks import test_rich
 from vscheduler.core import cycle
+from vscheduler.core.actions import enqueue
 from vscheduler.core.config import policy as policies
 from vscheduler.core.model import jobs, snapshot
+from vscheduler.core.placement.devices import kinds
 from vscheduler.mirror.decode import events
 
 SMALL, LARGE = 50, 400
 """Nodes."""
 PER_RUNNING_POD = 150
 """Calls for a pod that has devices, in two cycles."""
+PER_WAITING_POD = 50
+"""Calls in a cycle for a pod with a claim, before anything has its turn."""
 PER_CYCLE = 10
 """Calls for volumes and devices in a cluster that has none."""
 SWITCHES = tuple(
@@ -54,6 +58,18 @@ def calls_when_a_gang_comes(nodes: int, gangs: int) -> int:
         assert len(second.binds) == devices.GANG
 
     return test_rich.calls_of(start)
+
+
+def calls_until_turns(gangs: int) -> int:
+    """Calls to open a cycle and to admit waiting gangs, when a cycle before has read the claims."""
+    taken = devices.filled(SMALL, gangs).snapshot()
+    cycle.open_session(taken, devices.POLICY)
+
+    def begin() -> None:
+        opened = cycle.open_session(taken, devices.POLICY)
+        enqueue.Enqueue({}).execute(opened)
+
+    return test_rich.calls_of(begin)
 
 
 def calls_when_a_slice_changes(nodes: int) -> int:
@@ -99,6 +115,25 @@ def test_a_gang_that_comes_costs_the_same_in_a_large_cluster() -> None:
     assert calls_when_a_gang_comes(LARGE, 10) == pytest.approx(few, rel=0.02)
     many = calls_when_a_gang_comes(SMALL, 30)
     assert (many - few) / (20 * devices.GANG) < PER_RUNNING_POD
+
+
+def test_a_waiting_pod_costs_little_until_its_turn() -> None:
+    """Its claim makes it a class of its own, but gangs of such pods share what is found out about
+    the nodes that they could use.
+    """
+    few, many = map(calls_until_turns, (50, 100))
+    assert (many - few) / (50 * devices.GANG) < PER_WAITING_POD
+
+
+def test_each_waiting_pod_is_charged() -> None:
+    """With or without a turn, because a cycle looks at the claims of each."""
+    costs = []
+    for gangs in (50, 100):
+        taken = devices.filled(SMALL, gangs).snapshot()
+        for _ in range(2):  # the second cycle knows what the claims ask for
+            opened = cycle.open_session(taken, devices.POLICY)
+            costs.append(opened.work_budget.spent)
+    assert costs[3] - costs[1] == 50 * devices.GANG * kinds.KIND_COST
 
 
 def test_a_pool_that_changes_costs_next_to_nothing_for_others() -> None:

@@ -25,9 +25,39 @@ print(hasattr(kubernetes, "nonsense"))
 """
 
 
+RARE = ("vscheduler.web.server", "vscheduler.simulator", "vscheduler.explain", "cel_expr_python")
+"""Of the page, of questions about what would help a job, and of claims for devices."""
+VALUES_MAX = 63
+"""Dataclasses of volumes, devices and their claims. Of what these cost a cluster that has none of
+them, most is the start: a dataclass takes about a millisecond (docs/benchmarks.md)."""
+COUNTING = f"""
+import dataclasses, re, sys
+from vscheduler.cli import spared_imports
+with spared_imports.spared():
+    from vscheduler.daemon import application
+print(*[name for name in {RARE} if name in sys.modules])
+about = re.compile("vscheduler.*(volume|storage|device|extended|[._]claim)")
+modules = [each for name, each in sys.modules.items() if about.match(name)]
+values = {{each for module in modules for each in vars(module).values() if isinstance(each, type)}}
+print(sum(dataclasses.is_dataclass(each) and bool(about.match(each.__module__)) for each in values))
+"""
+
+
+def outcome(script: str) -> list[str]:
+    """What a fresh Python prints."""
+    done = subprocess.run(  # noqa: S603 - this Python
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
+    return [*done.stdout.splitlines(), *done.stderr.splitlines()]
+
+
 def test_the_daemon_is_imported_without_what_it_never_uses() -> None:
     """And what was left out is there for whoever wants it."""
-    done = subprocess.run(  # noqa: S603 - this Python
-        [sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=False
-    )
-    assert done.stdout.splitlines() == ["", "True", "CoreV1Api CoreV1Api", "False"], done.stderr
+    assert outcome(SCRIPT) == ["", "True", "CoreV1Api CoreV1Api", "False"]
+
+
+def test_who_uses_neither_page_nor_claims_hardly_imports_them() -> None:
+    """Each start pays for what is imported, also in a cluster that never uses it."""
+    rare, values = outcome(COUNTING)
+    assert rare == ""
+    assert int(values) <= VALUES_MAX

@@ -56,7 +56,7 @@ class Opened:
     def __post_init__(self) -> None:
         self.nominated = outsiders.NominatedPods(self.snapshot)
         self.volumes = volume_state.Volumes(self.snapshot, lambda *_: None)
-        self.devices = device_state.Devices(self.snapshot, lambda *_: None)
+        self.devices = device_state.Devices(self.snapshot, lambda *_: None, wanted=True)
 
     @property
     def known_nowhere(self) -> tuple[()]:

@@ -317,7 +317,7 @@ def _place(manifest: manifests.Manifest, path: validation.Path) -> str:
 
 
 def _devices(taken: snapshot.Snapshot) -> device_state.Devices:
-    return device_state.Devices(taken, lambda _kind, _cost: None)
+    return device_state.Devices(taken, lambda _kind, _cost: None, wanted=True)
 
 
 def _largest(taken: snapshot.Snapshot) -> dict[str, int]:

@@ -197,6 +197,15 @@ class Plugin(Configured):
     layout and `queue_outlook`; see docs/plugins.md."""
     claims_last: ClassVar[bool] = False
     """Whether no answer changes with time alone."""
+    allocates_claims: ClassVar[str] = ""
+    """The argument that says whether the plugin looks at claims for devices; empty: it doesn't."""
+
+    @classmethod
+    def has_claims_allocated(cls, arguments: Mapping[str, object]) -> bool:
+        """Whether the plugin, with these arguments, looks at claims for devices, so that they may
+        be allocated. Known before any plugin is open.
+        """
+        return bool(cls.allocates_claims and cls(arguments).argument(cls.allocates_claims))
 
     def open(self, session: Session) -> None:
         """Prepare for the cycle. Answers of other plugins aren't available yet."""

@@ -121,11 +121,8 @@ class Devices(Protocol):
 
     def supply(self, space: resources.ResourceSpace) -> resources.Vector | None:
         """Return how many devices of each class nodes have, without those of other schedulers'
-        pods, (N, R); None where no resource stands for devices.
+        pods, (N, R); None where no resource stands for devices, or no plugin has any allocated.
         """
-
-    def allocate_claims(self) -> None:
-        """Have claims allocated with placements; called by a plugin that looks at claims."""
 
     def usable(self, pod_class: jobs.PodClass, layout: nodes.NodeLayout) -> nodes.Mask | None:
         """Return the nodes (N,) that allocated claims allow, and that have enough devices for the

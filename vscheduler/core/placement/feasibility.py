@@ -5,6 +5,7 @@ limited number of its pods, and a gang's smallest total request is at most what 
 have. A gang within both bounds may still fit nowhere.
 """
 
+from collections.abc import Hashable
 from functools import cached_property
 
 import numpy as np
@@ -31,6 +32,8 @@ class Feasibility:
         """Whether any plugin demands a minimum; otherwise every pod may start by itself."""
         self._needs = f"needs {self._whole}"
         self._known: dict[tuple[str, tuple[Need, ...]], Obstacle | None] = {}
+        self._passed: set[Hashable] = set()
+        """Queues with what gangs need, of which no obstacle is known."""
         self._capacities: dict[tuple[int, jobs.PodClass], int] = {}
         self._totals: dict[frozenset[int], resources.Vector] = {}
 
@@ -44,11 +47,9 @@ class Feasibility:
         if not needs:
             return None
         key = (job.queue, needs)
-        try:
-            return self._known[key]
-        except KeyError:
-            found = self._known[key] = self._find(*key)
-            return found
+        if key not in self._known:
+            self._known[key] = self._find_alike(*key)
+        return self._known[key]
 
     def reason(self, state: job_state.JobState, obstacle: Obstacle) -> decisions.Reason:
         """Return the obstacle as the reason shown to users."""
@@ -79,6 +80,24 @@ class Feasibility:
         if state.untouched:
             known.add(job, obstacle, reason)
         return reason
+
+    def _find_alike(self, queue: str, needs: tuple[Need, ...]) -> Obstacle | None:
+        """Return what `_find` does. Gangs whose pods differ only in claims of their own share the
+        answer that there is no obstacle; an obstacle names the pods.
+        """
+        if not any(pod_class.constraints.resource_claims for pod_class, _ in needs[0].pods):
+            return self._find(queue, needs)
+        first_like = self._session.devices.first_like
+        alike = tuple(
+            (need.number, need.role, *((first_like(each), count) for each, count in need.pods))
+            for need in needs
+        )
+        if (queue, alike) in self._passed:
+            return None
+        found = self._find(queue, needs)
+        if found is None:
+            self._passed.add((queue, alike))
+        return found
 
     def _find(self, queue: str, needs: tuple[Need, ...]) -> Obstacle | None:
         """Return the first obstacle, checking pod counts for each need and then total requests."""

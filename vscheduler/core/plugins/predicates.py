@@ -28,6 +28,8 @@ EXISTING_ANTI_AFFINITY = refusals.Refusal(refusals.RefusalCode.EXISTING_ANTI_AFF
 TOPOLOGY_SPREAD = refusals.Refusal(refusals.RefusalCode.TOPOLOGY_SPREAD)
 TOPOLOGY_LABEL = refusals.Refusal(refusals.RefusalCode.TOPOLOGY_LABEL)
 
+ALLOCATES = "predicate.DynamicResourceAllocationEnable"
+
 TAINTS_MAX = 16
 """At most this many taints are told apart. If every node has a taint of its own, the rest share one
 message."""
@@ -73,6 +75,7 @@ class Predicates(contracts.Plugin):
     """
 
     name = "predicates"
+    allocates_claims = ALLOCATES
     claims_last = True
     nodes_last = True
     waiting_lasts = True
@@ -86,7 +89,7 @@ class Predicates(contracts.Plugin):
         "predicate.VolumeZoneEnable": contracts.Argument(bool, default=True),
         "predicate.PodTopologySpreadEnable": contracts.Argument(bool, default=True),
         "predicate.VolumeBindingEnable": contracts.Argument(bool, default=True),
-        "predicate.DynamicResourceAllocationEnable": contracts.Argument(bool, default=True),
+        ALLOCATES: contracts.Argument(bool, default=True),
         "volumebinding.bindTimeoutSeconds": contracts.Argument(int, 600, minimum=0),
         # Volcano and kube-scheduler score by storage only behind a feature gate that is off.
         "volumebinding.weight": contracts.Argument(
@@ -117,9 +120,7 @@ class Predicates(contracts.Plugin):
         if self._volume_binding:
             self._volumes.bind_claims(self.number("volumebinding.bindTimeoutSeconds"))
         self._devices = session.devices
-        self._allocation = bool(self.argument("predicate.DynamicResourceAllocationEnable"))
-        if self._allocation:
-            self._devices.allocate_claims()
+        self._allocation = bool(self.argument(ALLOCATES))
         self._fixed: dict[Hashable, list[contracts.FilterResult]] = {}
         """Cached results, by the constraints of a pod class they follow from."""
 

@@ -139,12 +139,9 @@ class Devices(node_views.Devices, Protocol):
     Only tasks with resource claims are asked about, assumed and forgotten.
     """
 
-    def plugins_opened(self) -> None:
-        """All plugins are open. If none of them looks at claims, there are no devices to share."""
-
     @property
     def allocates(self) -> bool:
-        """Whether claims are looked at: a plugin does, and they can be read."""
+        """Whether claims are allocated: a plugin has them allocated, and they can be read."""
 
     def unallocated(
         self, task: jobs.Task, row: int

@@ -125,7 +125,6 @@ class Session:
             for tier in self.policy.tiers
         ]
         self._attach(dispatch.Dispatch(tiers, guarded))
-        self.devices.plugins_opened()
         started = [
             [(setting, self._started(setting, plugin, guarded)) for setting, plugin in tier]
             for tier in tiers

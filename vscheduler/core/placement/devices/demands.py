@@ -7,13 +7,14 @@ from dataclasses import replace
 import numpy as np
 
 from vscheduler.core.model import devices, jobs, nodes
-from vscheduler.core.placement.devices import allocator, assumed, claims, kinds, tables
-
-COUNT_COST = 20
-"""About how many microseconds it takes to count the devices that match a request, and
-DEVICES_PER_UNIT more."""
-
-DEVICES_PER_UNIT = 1000
+from vscheduler.core.placement.devices import (
+    allocator,
+    assumed,
+    capacity,
+    claims,
+    kinds,
+    tables,
+)
 
 PLENTY = 2**40
 """More than any pods ask for: where a device plugin has what a demand stands for."""
@@ -84,7 +85,7 @@ class DeviceDemands:
 
         Only free ones, unless those that are in use count.
         """
-        self._spend("devices", COUNT_COST + self._table.size // DEVICES_PER_UNIT)
+        self._spend("devices", capacity.COUNT_COST + self._table.size // capacity.DEVICES_PER_UNIT)
         found = self._table.counts(self._any_of(demands, later=later, in_use=in_use))
         for each in demands:
             if each.provided is not None:

@@ -11,6 +11,9 @@ from dataclasses import dataclass, replace
 from vscheduler.core.model import jobs
 from vscheduler.core.placement.devices import claims
 
+KIND_COST = 10
+"""About how many microseconds it takes in each cycle to tell what kind the pods of a class are."""
+
 TRAITS_MAX = 20_000
 """How many pods' traits are kept. When full, all are dropped."""
 
@@ -27,9 +30,12 @@ class PodKinds:
     """The kinds of a cycle, as it begins."""
 
     def __init__(
-        self, needs_of: Callable[[jobs.PodClass], claims.Needs], kept: "KnownTraits"
+        self,
+        needs_of: Callable[[jobs.PodClass], claims.Needs],
+        kept: "KnownTraits",
+        spend: Callable[[str, int], None],
     ) -> None:
-        self._needs_of, self._kept = needs_of, kept
+        self._needs_of, self._kept, self._spend = needs_of, kept, spend
         self._kinds: dict[object, PodKind] = {}
         self._known: dict[jobs.PodClass, PodKind | None] = {}
 
@@ -39,6 +45,7 @@ class PodKinds:
         Pods of a kind whose claims have devices have them on the same nodes.
         """
         if pod_class not in self._known:
+            self._spend("devices", KIND_COST)
             traits = self._kept.of(pod_class, self._needs_of(pod_class))
             self._known[pod_class] = (
                 None if traits is None else self._kinds.setdefault(traits, PodKind(pod_class))

@@ -48,7 +48,7 @@ class PodNeeds:
     def kinds(self) -> kinds.PodKinds:
         """Pods that ask for the same."""
         kept = self._known.memo.get("kinds", (self._shapes,), kinds.KnownTraits)
-        return kinds.PodKinds(self.of, kept)
+        return kinds.PodKinds(self.of, kept, self._spend)
 
     def of(self, pod_class: jobs.PodClass) -> claims.Needs:
         """Return what the claims of a pod class ask for."""

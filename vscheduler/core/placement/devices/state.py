@@ -25,6 +25,7 @@ from vscheduler.core.model import (
 from vscheduler.core.placement.devices import (
     allocator,
     assumed,
+    capacity,
     claims,
     demands,
     extended,
@@ -45,23 +46,16 @@ SEARCH_COST = 30
 class Devices:
     """The answers of a cycle about claims for devices. See interfaces.Devices."""
 
-    def __init__(self, taken: snapshot.Snapshot, spend: Callable[[str, int], None]) -> None:
+    def __init__(
+        self, taken: snapshot.Snapshot, spend: Callable[[str, int], None], *, wanted: bool
+    ) -> None:
+        """`wanted` says whether a plugin has claims allocated: otherwise nobody gets devices."""
         self._known, self._layout, self._spend = taken.devices, taken.nodes.layout, spend
         self._jobs, self._nodes = taken.jobs, taken.nodes
         self._extended = extended.ExtendedResources(taken)
-        self._allocates = self._left_out = False
-        self._counts: dict[Hashable, tables.Ints] = {}
-        """Numbers of devices by node, by the demand that they are for."""
+        self._allocates = wanted and self._known.served and self._known is not devices.NO_DEVICES
         self._solved: dict[Hashable, bool] = {}
         """Whether devices were found, by all that a search depends on."""
-
-    def allocate_claims(self) -> None:
-        """Let claims be allocated: a plugin looks at them."""
-        self._allocates = self._known.served and self._known is not devices.NO_DEVICES
-
-    def plugins_opened(self) -> None:
-        """All plugins are open. If none of them looks at claims, there are no devices to share."""
-        self._left_out = not self._allocates
 
     @property
     def allocates(self) -> bool:
@@ -83,6 +77,10 @@ class Devices:
     def _assumed(self) -> assumed.AssumedClaims:
         allocated = known_tables.allocated(self._known, self.table)
         return assumed.AssumedClaims(self._known, self.table, allocated, self._jobs)
+
+    @cached_property
+    def _capacity(self) -> capacity.DeviceCapacity:
+        return capacity.DeviceCapacity(self.table, self._layout, self._spend)
 
     @cached_property
     def _supply(self) -> supply.DeviceSupply:
@@ -109,11 +107,11 @@ class Devices:
         return self.demands.likeness(pod_class) if self._allocates else pod_class
 
     def supply(self, space: resources.ResourceSpace) -> resources.Vector | None:
-        """Return how many devices of each class nodes have; see supply.DeviceSupply. None if no
-        plugin has opened that gives any to claims.
+        """Return how many devices of each class nodes have; see supply.DeviceSupply. None if nobody
+        gets any.
         """
         named = tuple(each for each in space.names if each.startswith(resources.DEVICE_CLASS))
-        if not named or self._known is devices.NO_DEVICES or self._left_out:
+        if not (named and self._allocates):
             return None
         return self._supply.by_class(space, named)
 
@@ -178,7 +176,8 @@ class Devices:
             return np.logical_and.reduce(masks) if masks else None
         if any(claims.lasting(each) for each in needs.problems):
             return np.zeros(layout.size, dtype=np.bool_)
-        masks = [each.passes for each in (*needs.elsewhere, *self._static(needs))]
+        masks = [each.passes for each in needs.elsewhere]
+        masks += [enough for enough, _ in self._capacity.short(needs.shapes)]
         return np.logical_and.reduce(masks) if masks else None
 
     def filter(
@@ -191,8 +190,9 @@ class Devices:
             yield contracts.FilterResult(problem, nowhere, temporary=not claims.lasting(problem))
         if needs.problems:
             return
-        for result in (*needs.elsewhere, *self._static(needs)):
+        for result in needs.elsewhere:
             yield contracts.FilterResult(result.refusal, view.of(result.passes))
+        yield from self._static(needs, view)
         yield from self._reservable(needs, view)
         yield from self._counting(pod_class, needs, view)
         if needs.shapes:
@@ -211,23 +211,20 @@ class Devices:
                 passes &= self._extended.provided.get(name, False)
             yield contracts.FilterResult(claims.UNSERVED, view.of(passes))
 
-    def _static(self, needs: claims.Needs) -> Iterator[contracts.FilterResult]:
-        """Yield the nodes (N,) with enough devices for each request, in use or not."""
-        for shape in needs.shapes:
-            for request in shape.requests:
-                enough = np.zeros(self._layout.size, dtype=np.bool_)
-                for demand in request:
-                    enough |= self._most(demand) >= (demand.count or 1)
-                    if demand.provided is not None:
-                        enough |= demand.provided
-                if not enough.all():
-                    failed = next(iter(request[0].failed.values()), "")
-                    if failed and not request[0].usable.any():
-                        expression, _, error = failed.partition(": ")
-                        refusal = refusals.Refusal(Code.SELECTOR_FAILED, expression, error)
-                    else:
-                        refusal = self._refusal(Code.NO_SUCH_DEVICES, request[0])
-                    yield contracts.FilterResult(refusal, enough)
+    def _static(
+        self, needs: claims.Needs, view: contracts.NodeView
+    ) -> Iterator[contracts.FilterResult]:
+        """Yield refusals of nodes without enough devices for a request, in use or not."""
+        for enough, request in self._capacity.short(needs.shapes):
+            passes = view.of(enough)
+            if not passes.all():  # the figures of a refusal take a look at all devices
+                failed = next(iter(request[0].failed.values()), "")
+                if failed and not request[0].usable.any():
+                    expression, _, error = failed.partition(": ")
+                    refusal = refusals.Refusal(Code.SELECTOR_FAILED, expression, error)
+                else:
+                    refusal = self._refusal(Code.NO_SUCH_DEVICES, request[0])
+                yield contracts.FilterResult(refusal, passes)
 
     def _refusal(self, code: refusals.RefusalCode, demand: allocator.Demand) -> refusals.Refusal:
         """Return a refusal with figures of all nodes."""
@@ -237,17 +234,6 @@ class Devices:
         if others:
             figures.append(", ".join(f"{count} {field}" for field, count in others.items()))
         return refusals.Refusal(code, demand.device_class, "/".join(figures))
-
-    def _most(self, demand: allocator.Demand) -> tables.Ints:
-        """Return how many devices each node has that a request could use, in use or not, (N,)."""
-        key = demand.expressions, demand.tolerations
-        if key not in self._counts:
-            self._counts[key] = self._count(demand.usable)
-        return self._counts[key]
-
-    def _count(self, chosen: tables.Flags) -> tables.Ints:
-        self._spend("devices", demands.COUNT_COST + chosen.size // demands.DEVICES_PER_UNIT)
-        return self.table.counts(chosen)
 
     def _reservable(
         self, needs: claims.Needs, view: contracts.NodeView
@@ -292,9 +278,9 @@ class Devices:
         later, _ = (
             self._passing(needs, rows, later=True) if self._assumed.leaving else (now, enough)
         )
-        if first:
+        few_now, few_later = now | enough, later | enough
+        if first and not (few_now.all() and few_later.all()):
             refusal = self._refusal(Code.DEVICES_IN_USE, first[0])
-            few_now, few_later = now | enough, later | enough
             yield contracts.FilterResult(refusal, few_now, few_later, curable=True)
         yield contracts.FilterResult(UNFIT, now | ~enough, later | ~enough, curable=True)
 
@@ -309,16 +295,17 @@ class Devices:
         enough = np.ones(rows.size, dtype=np.bool_)
         for shape in shapes:
             for request in shape.requests:
-                any_of = np.zeros(self._layout.size, dtype=np.bool_)
+                any_of = np.zeros(rows.size, dtype=np.bool_)
                 for demand in request:
-                    there = self._most(demand)
-                    if not demand.admin_access:
-                        self._spend("devices", demands.COUNT_COST)
+                    if demand.admin_access:
+                        there = self._capacity.most(demand)
+                    else:
+                        self._spend("devices", capacity.COUNT_COST)
                         there = self._assumed.counts(demand, later=later)
-                    any_of |= there >= (demand.count or 1)
+                    any_of |= there[rows] >= (demand.count or 1)
                     if demand.provided is not None:
-                        any_of |= demand.provided
-                enough &= any_of[rows]
+                        any_of |= demand.provided[rows]
+                enough &= any_of
         passes = enough.copy()
         if shapes and not self._decides_alone(shapes, free, rows, passes):
             for at in np.flatnonzero(enough).tolist():
@@ -342,12 +329,14 @@ class Devices:
         if not all(shape.is_plain for shape in shapes):
             return False
         demands = [request[0] for shape in shapes for request in shape.requests]
-        if not demands or any(each.usable is not demands[0].usable for each in demands[1:]):
-            return len(demands) <= 1
+        if len(demands) <= 1:
+            return True
+        if any(each.usable is not demands[0].usable for each in demands[1:]):
+            return False
         total = np.zeros(self._layout.size, dtype=np.int64)
         for each in demands:
             total += (each.count or 0) * (1 if each.provided is None else ~each.provided)
-        passes &= (self._count(demands[0].usable & free) >= total)[rows]
+        passes &= (self._capacity.count(demands[0].usable & free) >= total)[rows]
         return True
 
     def _fits(self, shapes: Sequence[allocator.Shape], row: int, *, later: bool) -> bool:
