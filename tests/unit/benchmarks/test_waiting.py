@@ -72,6 +72,30 @@ def calls_for_one_more(running: int) -> tuple[int, int]:
     return before, test_rich.calls_of(lambda: cycle.run_cycle(taken, policy))
 
 
+def calls_after_binds(bound: int) -> int:
+    """How many calls a cycle leads to that starts one pod after it has bound others, whose groups
+    have their old status still.
+    """
+    cluster = cases.running_jobs(NODES, 1)
+    policy = timing.policy_of("enqueue, allocate, backfill, reclaim")
+    for number in range(bound):
+        cluster.add(clusters.Gang(name=f"young-{number:05}", requests=[clusters.POD]))
+    result = cycle.run_cycle(cluster.snapshot(), policy)
+    for bind in result.binds:
+        gang = clusters.Gang(name=bind.task.job.partition("/")[2], requests=[clusters.POD])
+        cluster.show_pod(gang, 0, clusters.POD, node=bind.node)
+    for _ in range(2):
+        result = cycle.run_cycle(cluster.snapshot(result.carried), policy)
+    cluster.add(clusters.Gang(name="late", requests=[clusters.POD]))
+    taken = cluster.snapshot(result.carried)
+    return test_rich.calls_of(lambda: cycle.run_cycle(taken, policy))
+
+
+def test_a_job_that_has_started_costs_no_calls_although_its_phase_is_not_stored_yet() -> None:
+    """The status of many groups is written seconds later: 26 calls for each of them meanwhile."""
+    assert calls_after_binds(MANY) == calls_after_binds(FEW)
+
+
 def test_a_running_job_costs_no_calls() -> None:
     """Neither the snapshot nor the cycle looks at it."""
     few, many = calls_for_one_more(FEW), calls_for_one_more(MANY)

@@ -285,6 +285,8 @@ class Job:
     elastic: resources.ResourceMap = field(init=False, compare=False, repr=False)
     """Allocated amounts above minResources, or everything without minResources (Volcano:
     GetElasticResources)."""
+    has_all: bool = field(init=False, compare=False, repr=False)
+    """Whether no pod waits, and all minimums are met, whatever phase is stored."""
     fully_scheduled: bool = field(init=False, compare=False, repr=False)
     """Whether the PodGroup has started, no pod waits, and all minimums are met."""
     protected: bool = field(init=False, compare=False, repr=False)
@@ -312,9 +314,9 @@ class Job:
         put(self, "pending_best_effort", waits)
         put(self, "elastic", elastic)
         waits_for_pods = ready < self.min_member or 0 < scheduled < self.min_member
-        scheduled = not (waits_for_pods or self.state.phase in YOUNG)
-        scheduled = scheduled and not any(self.counts.get(each) for each in WAITING)
-        put(self, "fully_scheduled", scheduled)
+        has_all = not (waits_for_pods or any(self.counts.get(each) for each in WAITING))
+        put(self, "has_all", has_all)
+        put(self, "fully_scheduled", has_all and self.state.phase not in YOUNG)
         put(self, "protected", self.preemptable.lower() == "false")
 
     def memo(self, key: str, compute: Callable[[], Value]) -> Value:
