@@ -230,8 +230,7 @@ class GroupState:
 
     phase: Phase = Phase.PENDING
     blank: bool = False
-    """Whether no known phase is stored. The phase then counts as Pending and needs to be
-    written."""
+    """Whether no known phase is stored, which counts as Pending and needs to be written."""
     conditions: tuple[Condition, ...] = ()
     running: int = 0
     succeeded: int = 0
@@ -283,8 +282,7 @@ class Job:
     pending_best_effort: int = field(init=False, compare=False, repr=False)
     """Number of Pending tasks that request nothing but a pod slot."""
     elastic: resources.ResourceMap = field(init=False, compare=False, repr=False)
-    """Allocated amounts above minResources, or everything without minResources (Volcano:
-    GetElasticResources)."""
+    """Amounts held above minResources; all without these (Volcano: GetElasticResources)."""
     has_all: bool = field(init=False, compare=False, repr=False)
     """Whether no pod waits, and all minimums are met, whatever phase is stored."""
     fully_scheduled: bool = field(init=False, compare=False, repr=False)

@@ -153,9 +153,7 @@ def _still(
 
 
 def _admitted(session: working.Session) -> Mapping[str, float]:
-    """Return since when groups have been Inqueue, by UID. Parked groups are, and some settled
-    ones.
-    """
+    """Return since when groups have been Inqueue, by UID. Parked and some settled ones are."""
     since = session.admissions.admitted
     found = dict(since)
     still = _still(session, since, jobs.Phase.INQUEUE)
