@@ -59,6 +59,13 @@ class JobStates(dict[jobs.JobId, job_state.JobState]):
         """
         return [self[job] for job in sorted((*self._awake, *self._settled.by_id))]
 
+    def promised(self) -> list[job_state.JobState]:
+        """Return the states of jobs with minResources, by ID, but for settled ones, which hold all
+        of them.
+        """
+        every = (*self._awake.values(), *self._parked.values())
+        return [self[job] for job in sorted(each.id for each in every if each.min_resources)]
+
     def unsettled(self) -> set[jobs.JobId]:
         """Return the jobs whose states are made, and that could still request something."""
         return {job for job, state in super().items() if not state.fully_scheduled}
