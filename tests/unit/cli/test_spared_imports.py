@@ -25,6 +25,31 @@ print(hasattr(kubernetes, "nonsense"))
 """
 
 
+LATER = """
+import sys
+from vscheduler.cli import main, run, spared_imports
+with spared_imports.spared():
+    from vscheduler.daemon import application, controller_manager
+from vscheduler.controllers import kopf_import
+kopf_import.load()
+spared = ("requests", "pydantic", "pykube", "kubernetes.client")
+print(*[name for name in spared if name in sys.modules])
+import kopf
+print(kopf.__name__)
+import pykube
+from kubernetes import client
+print(pykube.__name__, client.CoreV1Api.__name__)
+"""
+
+
+def test_kopf_is_imported_without_libraries_that_it_would_only_recognise() -> None:
+    """They can be imported later."""
+    done = subprocess.run(  # noqa: S603 - this Python
+        [sys.executable, "-c", LATER], capture_output=True, text=True, check=False
+    )
+    assert done.stdout.splitlines() == ["", "kopf", "pykube CoreV1Api"], done.stderr
+
+
 def test_the_daemon_is_imported_without_what_it_never_uses() -> None:
     """And what was left out is there for whoever wants it."""
     done = subprocess.run(  # noqa: S603 - this Python
