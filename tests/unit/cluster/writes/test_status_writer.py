@@ -16,7 +16,6 @@ from tests.unit.cluster.permits import Ending
 from vscheduler.cluster.writes import event_recorder, status_writer, write_queue
 from vscheduler.core.model import decisions, jobs, snapshot
 from vscheduler.mirror import statuses
-from vscheduler.mirror.translate import group_names
 
 KIND = jobs.PodClass(request={"pods": 1, "cpu": 2000})
 JOB = jobs.JobId("ns/a")
@@ -294,30 +293,6 @@ async def test_a_group_that_starts_is_written_to_once(
         await patience.until(made.group_bodies)
         await made.settle()
         assert [body["status"]["phase"] for body in made.group_bodies()] == ["Running"]
-
-
-@pytest.mark.parametrize(
-    ("name", "phases"),
-    [("a", ["Pending", "Running"]), (group_names.automatic("a", "uid-1", ""), ["Running"])],
-)
-async def test_a_group_made_for_pods_is_not_said_to_lack_them(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch, name: str, phases: list[str]
-) -> None:
-    """They join it in a moment. Whoever makes a group himself is told at once that it has none."""
-    monkeypatch.setattr(status_writer, "GROUP_SPACING_SECONDS", 0.5)
-    reason = decisions.Reason(code=decisions.ReasonCode.TOO_FEW_PODS, queue="q", minimum=1)
-    empty = replace(WAITS, unplaced=(), reason=reason)
-    blank = jobs.GroupState(blank=True)
-    job = replace(STORED, name=name)
-    async with desk(serve) as made:
-        made.group = status_writer.StoredGroup(uid="uid-a", resource_version="7", state=blank)
-        made.report(empty, job=job)
-        await asyncio.sleep(0.05)
-        assert len(made.group_bodies()) == len(phases) - 1
-        made.report(RUNS, job=replace(job, tasks=(a_task("a-0"),)))
-        await patience.until(lambda: len(made.group_bodies()) == len(phases))
-        assert [body["status"]["phase"] for body in made.group_bodies()] == phases
-        assert made.events()["Unschedulable", "PodGroup"] == len(phases) - 1
 
 
 async def test_an_evicted_pod_is_told_for_whom_it_went(serve: Serve) -> None:
