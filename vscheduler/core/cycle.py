@@ -60,15 +60,32 @@ def run_cycle(
             faults.append(failure.fault)
 
 
+def run_small_cycle(
+    taken: snapshot.Snapshot, configured: policy.Policy, budget: int | None, *, most: int
+) -> decisions.CycleResult | None:
+    """Run one cycle if it costs at most so many units; otherwise return None.
+
+    The result is that of `run_cycle`, to which the other arguments belong. None as well if a plugin
+    fails.
+    """
+    try:
+        return _run(taken, configured, frozenset(), budget, (), most)
+    except (work_budget.TooLargeError, dispatch.PluginFailedError):
+        return None
+
+
 def open_session(
     taken: snapshot.Snapshot,
     configured: policy.Policy,
     *,
     guarded: frozenset[str] = frozenset(),
     budget: int | None = None,
+    small: int | None = None,
 ) -> session.Session:
-    """Return a session with all plugins open. The arguments are those of `run_cycle`."""
-    limited = work_budget.WorkBudget(budget, taken.carried.work_by_namespace)
+    """Return a session with all plugins open. The arguments are those of `run_cycle`; `small` as in
+    `WorkBudget`.
+    """
+    limited = work_budget.WorkBudget(budget, taken.carried.work_by_namespace, small)
     settings = [setting for tier in configured.tiers for setting in tier]
     wanted = any(each.plugin.has_claims_allocated(each.arguments) for each in settings)
     offered = devices.Devices(taken, limited.spend, wanted=wanted)
@@ -95,9 +112,10 @@ def _run(
     guarded: frozenset[str],
     budget: int | None,
     faults: tuple[decisions.Fault, ...],
+    small: int | None = None,
 ) -> decisions.CycleResult:
     taken = claim_attempts.with_nominations(taken)
-    opened = open_session(taken, configured, guarded=guarded, budget=budget)
+    opened = open_session(taken, configured, guarded=guarded, budget=budget, small=small)
     if any(fault.hook in DECIDING_ON_VICTIMS for fault in faults):
         opened.dispatch.evictions_off = True
     nominations.keep(opened)

@@ -4,7 +4,6 @@ The controllers' calls have a priority of their own in the write queue.
 """
 
 import asyncio
-import importlib
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
@@ -17,7 +16,7 @@ from vscheduler import backoff
 from vscheduler.cluster import reflector
 from vscheduler.cluster.http import connection, objects, send_guard
 from vscheduler.cluster.writes import write_queue
-from vscheduler.controllers import ports
+from vscheduler.controllers import kopf_import, ports
 from vscheduler.controllers.podgroups import owners, podgroup_controller, podgroup_lister
 from vscheduler.daemon import runtime
 from vscheduler.daemon.leader_election import api
@@ -31,9 +30,6 @@ PAUSES = backoff.Growth(first_seconds=1.0, longest_seconds=60.0)
 QUEUE_RETRY_SECONDS = 5.0
 
 Sink = Callable[[Sequence[owners.Event]], None]
-
-OPERATOR = "vscheduler.controllers.operator"
-"""The module that runs Kopf for the Queue controller."""
 
 SETTLE_SECONDS = 15.0
 """How long the Queue controller waits at most for the scheduler's first cycle and its binds, in a
@@ -98,7 +94,7 @@ class ControllerManager:
                 while self._before_first_cycle():  # noqa: ASYNC110 - no event reports the first cycle
                     await asyncio.sleep(SETTLE_LOOK_SECONDS)
                 await self._runtime.calls.wait_until_quiet(write_queue.WritePriority.BIND)
-        await asyncio.to_thread(importlib.import_module, OPERATOR)
+        await asyncio.to_thread(kopf_import.load)
         from vscheduler.controllers import operator  # noqa: PLC0415 - only instances with a Queue controller import Kopf, which takes long
         from vscheduler.controllers.queues import queue_controller  # noqa: PLC0415 - only instances with a Queue controller import Kopf, which takes long
 

@@ -1,7 +1,8 @@
 """The thread that runs cycles, and measurement of the delay that cycles cause in the event loop.
 
 Cycles share the interpreter with the event loop. Nobody waits for the thread to end: neither a
-cancelled caller while a cycle runs, nor the process at its end.
+cancelled caller while a cycle runs, nor the process at its end. Very small cycles run in the event
+loop itself (daemon.small_cycles).
 """
 
 import asyncio
@@ -10,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, cast
 
 from vscheduler.daemon.liveness import progress
 
@@ -54,26 +55,35 @@ class CycleThread:
                 answer.set_result(outcome)
 
         def piece() -> None:
-            self._cycles.begun(number)
-            began = time.thread_time()
-            try:
-                value = function()
-                outcome = _Outcome(value=value, worked_seconds=time.thread_time() - began)
-            except BaseException as error:  # noqa: BLE001 - SystemExit must not end the thread
-                outcome = _Outcome(error=error)
-            finally:
-                self._cycles.ended(number)
+            outcome = self._called(number, function)
             with suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(take, outcome)
 
         number = self._cycles.handed_on()
         self._waiting.put(piece)
-        outcome = await answer
+        return self._answer(await answer)
+
+    def run_here(self, function: Callable[[], T]) -> T:
+        """Run the function in the calling thread, with all else as in `run`."""
+        return self._answer(self._called(self._cycles.handed_on(), function))
+
+    def _called(self, number: int, function: Callable[[], T]) -> "_Outcome[T]":
+        """Call the function as the cycle of this number."""
+        self._cycles.begun(number)
+        began = time.thread_time()
+        try:
+            value = function()
+            return _Outcome(value=value, worked_seconds=time.thread_time() - began)
+        except BaseException as error:  # noqa: BLE001 - SystemExit must not end the thread
+            return _Outcome(error=error)
+        finally:
+            self._cycles.ended(number)
+
+    def _answer(self, outcome: "_Outcome[T]") -> T:
         if outcome.error is not None:
             raise FailedError(outcome.error) from outcome.error
-        assert outcome.value is not None
         self.worked_seconds = outcome.worked_seconds
-        return outcome.value
+        return cast("T", outcome.value)
 
     def _live(self) -> None:
         while (piece := self._waiting.get()) is not None:

@@ -12,10 +12,16 @@ import structlog
 
 from vscheduler import backoff
 from vscheduler.cluster.writes import binder, cooperative, evictor
-from vscheduler.core import cycle
 from vscheduler.core.config import policy
 from vscheduler.core.model import decisions, jobs, nodes, snapshot
-from vscheduler.daemon import claim_writes, cycle_thread, outlets, pacing, refused_binds
+from vscheduler.daemon import (
+    claim_writes,
+    cycle_thread,
+    outlets,
+    pacing,
+    refused_binds,
+    small_cycles,
+)
 from vscheduler.daemon.observability import cycle_log, metrics
 from vscheduler.mirror import state
 from vscheduler.mirror.decode import events
@@ -56,6 +62,7 @@ class SchedulingLoop:
         self._pace = pace
         self._yielder = cooperative.CooperativeYield()
         self._pacing = pacing.Pacing(pace, mirror.more_to_come)
+        self._small_cycles = small_cycles.SmallCycles()
         self._carried = snapshot.FRESH
         self._dropped = 0
         self._cycles = 0
@@ -255,9 +262,8 @@ class SchedulingLoop:
         taken = self._mirror.snapshot(time.time(), self._claims.noted(carried))
         self._cycle_log.log_refusals(taken.refused)
         opened, worked = time.monotonic(), time.thread_time() - began
-        run = partial(cycle.run_cycle, taken, self._policy, self._pace.budget)
         with cycle_thread.noting_loop_lag(self._metrics.observe_lag):
-            result = await thread.run(run)
+            result = await self._small_cycles.run(thread, taken, self._policy, self._pace.budget)
         if not self._may_commit():
             log.info("cycle.withheld", binds=len(result.binds), evictions=len(result.evicts))
             self._pacing.changed()

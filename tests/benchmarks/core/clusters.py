@@ -34,8 +34,12 @@ class Gang:
     queue: str = "default"
     minimum: int | None = None
     """None: all of them."""
+    promised: Amounts = field(default_factory=dict)
+    """The minResources of its PodGroup."""
     nodes: Sequence[str] = ()
     """Where its pods run, one each; empty where they wait."""
+    phase: str = ""
+    """The stored phase of its PodGroup; empty: Running if it has nodes, else Inqueue."""
     priority: int = 0
     namespace: str = NAMESPACE
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -93,8 +97,10 @@ class Cluster:
     def add(self, gang: Gang) -> None:
         """A gang that waits or runs."""
         minimum = len(gang.requests) if gang.minimum is None else gang.minimum
-        spec = {"minMember": minimum, "queue": gang.queue}
-        phase = {"phase": "Running" if gang.nodes else "Inqueue"}
+        spec: Document = {"minMember": minimum, "queue": gang.queue}
+        if gang.promised:
+            spec["minResources"] = gang.promised
+        phase = {"phase": gang.phase or ("Running" if gang.nodes else "Inqueue")}
         metadata = _metadata(gang.name, namespace=gang.namespace)
         self._show(events.Kind.POD_GROUP, {"metadata": metadata, "spec": spec, "status": phase})
         for number, request in enumerate(gang.requests):

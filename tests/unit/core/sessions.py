@@ -59,6 +59,11 @@ class Opened:
         self.devices = device_state.Devices(self.snapshot, lambda *_: None, wanted=True)
 
     @property
+    def promised_jobs(self) -> list[JobState]:
+        """All of them."""
+        return list(self.job_states.values())
+
+    @property
     def known_nowhere(self) -> tuple[()]:
         """Nothing."""
         return ()

@@ -39,6 +39,21 @@ async def test_it_runs_elsewhere_and_is_noted_while_it_runs(
     assert cycles.oldest() is None
 
 
+def test_it_may_run_here_and_is_noted_just_the_same(cycles: progress.Cycles) -> None:
+    """In the calling thread, whether or not the other one was started."""
+    thread = cycle_thread.CycleThread(cycles)
+    seen = thread.run_here(lambda: (threading.get_ident(), cycles.oldest()))
+    assert seen == (threading.get_ident(), 1)
+    assert cycles.oldest() is None
+
+    def fail() -> None:
+        raise SystemExit
+
+    with pytest.raises(cycle_thread.FailedError):
+        thread.run_here(fail)
+    assert cycles.oldest() is None
+
+
 async def test_what_it_cost_is_its_own_work(thread: cycle_thread.CycleThread) -> None:
     """Not what others did meanwhile, and not what an earlier one cost."""
 

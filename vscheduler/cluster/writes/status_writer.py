@@ -18,6 +18,7 @@ from vscheduler.cluster.http import connection, responses, send_guard
 from vscheduler.cluster.writes import event_recorder, retries, write_queue
 from vscheduler.core.model import decisions, jobs
 from vscheduler.mirror import paths, statuses
+from vscheduler.mirror.translate import group_names
 
 GROUP_SPACING_SECONDS = 1.0
 POD_SPACING_SECONDS = 10.0
@@ -107,7 +108,7 @@ class StatusWriter:
             write = partial(self._write_group, status, transition, len(job.tasks))
             if status.job in starting and len(job.tasks) == 1:  # the pod itself shows all
                 self._group_writes.offer_when_quiet(status.job, write)
-            elif status.job in starting:  # changes again once the watch shows the bound pods
+            elif status.job in starting or _is_just_made(job):  # changes again in a moment
                 self._group_writes.offer_later(status.job, write)
             else:
                 self._group_writes.offer(status.job, write)
@@ -312,6 +313,12 @@ class StatusWriter:
             content_type=content_type,
             may_send=self._may_commit,
         )
+
+
+def _is_just_made(job: jobs.Job) -> bool:
+    """Whether the group was made for pods that haven't joined it yet: it lacks none of them."""
+    empty = job.state.blank and not (job.tasks or job.rejections)
+    return empty and group_names.is_automatic(job.name)
 
 
 def _without_volumes(result: decisions.CycleResult) -> Iterator[decisions.Pipeline]:

@@ -59,8 +59,9 @@ PAUSES_MAX = 64
 QUIET_SECONDS = 0.5
 """How long without a new bind counts as quiet."""
 
-QUIET_MAX_SECONDS = 5.0
-"""How long a write that tells nobody anything new waits for quiet at most."""
+QUIET_MAX_SECONDS = 15.0
+"""How long a write that tells nobody anything new waits for quiet at most. Pods that end sooner
+cost a write less."""
 
 REFUSED_SECONDS = 30.0
 """Pause after a refusal for want of permission, which may be granted meanwhile."""
@@ -253,6 +254,8 @@ class CoalescingQueue:
         """Writes refused for want of permission, until a newer write of the key."""
         self._patient: dict[Hashable, float] = {}
         """Until when, by time.monotonic(), the writes of these keys let binds go first."""
+        self._resting: set[Hashable] = set()
+        """Those whose pause is over, but that still let binds go first."""
         self._stopped = False
 
     def offer(self, key: Hashable, write: Call) -> None:
@@ -351,13 +354,27 @@ class CoalescingQueue:
         asyncio.get_running_loop().call_later(seconds, self._resume, key)
 
     def _resume(self, key: Hashable) -> None:
-        if key in self._patient:
-            left = self._patient[key] - time.monotonic()
-            if left > 0 and self._write_queue.seconds_since_bind < QUIET_SECONDS:
-                wait = min(left, QUIET_SECONDS)
-                asyncio.get_running_loop().call_later(wait, self._resume, key)
-                return
-            del self._patient[key]
+        if key in self._patient and not self._is_quiet:
+            if not self._resting:
+                asyncio.get_running_loop().call_later(QUIET_SECONDS, self._end_rests)
+            self._resting.add(key)
+            return
+        self._patient.pop(key, None)
         self._busy.discard(key)
         if key in self._waiting:
             self._enqueue(key)
+
+    @property
+    def _is_quiet(self) -> bool:
+        return self._write_queue.seconds_since_bind >= QUIET_SECONDS
+
+    def _end_rests(self) -> None:
+        """Let writes go on that have let binds go first: all of them, or those that may wait no
+        longer. One timer is for all keys, of which there may be thousands.
+        """
+        now, resting = time.monotonic(), self._resting
+        self._resting = set()
+        for key in resting:
+            if self._patient.get(key, now) <= now:
+                self._patient.pop(key, None)
+            self._resume(key)

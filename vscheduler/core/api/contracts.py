@@ -96,6 +96,10 @@ class Session(Protocol):
         """The state of each job in this cycle; every job has its queue in `queues`."""
 
     @property
+    def promised_jobs(self) -> Sequence[views.JobState]:
+        """The jobs with minResources of which they may not hold all, by ID."""
+
+    @property
     def demands(self) -> demands.QueueDemands:
         """Allocated and requested resources of queues as the cycle begins."""
 

@@ -187,6 +187,10 @@ class Session(Protocol):
         """All jobs with their state in this cycle. `queues` has the queue of every job."""
 
     @property
+    def promised_jobs(self) -> Sequence[jobs.WorkingJob]:
+        """The jobs that may have been promised more than they hold, by ID."""
+
+    @property
     def demands(self) -> QueueDemands:
         """Demand of queues as the cycle begins."""
 

@@ -358,7 +358,7 @@ class QueueUsageTree:
                 for column, amount in enumerate(asked.elastic[queue]):
                     each.elastic[column] += amount
         inner = self._inner
-        for state in self._session.job_states.values():
+        for state in self._session.promised_jobs:
             if inqueue_resources.holds(state) and state.job.queue not in inner:
                 usage = self.usages[state.job.queue]
                 self.add_inqueue(usage, self._held_for(usage, state))

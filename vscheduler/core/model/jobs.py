@@ -230,8 +230,7 @@ class GroupState:
 
     phase: Phase = Phase.PENDING
     blank: bool = False
-    """Whether no known phase is stored. The phase then counts as Pending and needs to be
-    written."""
+    """Whether no known phase is stored, which counts as Pending and needs to be written."""
     conditions: tuple[Condition, ...] = ()
     running: int = 0
     succeeded: int = 0
@@ -283,8 +282,9 @@ class Job:
     pending_best_effort: int = field(init=False, compare=False, repr=False)
     """Number of Pending tasks that request nothing but a pod slot."""
     elastic: resources.ResourceMap = field(init=False, compare=False, repr=False)
-    """Allocated amounts above minResources, or everything without minResources (Volcano:
-    GetElasticResources)."""
+    """Amounts held above minResources; all without these (Volcano: GetElasticResources)."""
+    has_all: bool = field(init=False, compare=False, repr=False)
+    """Whether no pod waits, and all minimums are met, whatever phase is stored."""
     fully_scheduled: bool = field(init=False, compare=False, repr=False)
     """Whether the PodGroup has started, no pod waits, and all minimums are met."""
     protected: bool = field(init=False, compare=False, repr=False)
@@ -312,9 +312,9 @@ class Job:
         put(self, "pending_best_effort", waits)
         put(self, "elastic", elastic)
         waits_for_pods = ready < self.min_member or 0 < scheduled < self.min_member
-        scheduled = not (waits_for_pods or self.state.phase in YOUNG)
-        scheduled = scheduled and not any(self.counts.get(each) for each in WAITING)
-        put(self, "fully_scheduled", scheduled)
+        has_all = not (waits_for_pods or any(self.counts.get(each) for each in WAITING))
+        put(self, "has_all", has_all)
+        put(self, "fully_scheduled", has_all and self.state.phase not in YOUNG)
         put(self, "protected", self.preemptable.lower() == "false")
 
     def memo(self, key: str, compute: Callable[[], Value]) -> Value:

@@ -79,7 +79,7 @@ class Overcommit(contracts.Plugin):
         self._counted = True
         self._open = _bits(self._counted_nodes(self._session.snapshot.nodes.layout))
         left: dict[str, dict[str, int]] = {}
-        for state in self._session.job_states.values():
+        for state in self._session.promised_jobs:
             if inqueue_resources.holds(state):
                 self._add_inqueue(state, self._held(state, left))
 

@@ -62,7 +62,7 @@ class ResourceQuota(contracts.Plugin):
 
     def _count_inqueue(self, session: contracts.Session) -> None:
         """Add up promises made to groups in earlier cycles."""
-        for state in session.job_states.values():
+        for state in session.promised_jobs:
             if inqueue_resources.holds(state):
                 self.job_enqueued(state)
 

@@ -28,7 +28,9 @@ class JobStates(dict[jobs.JobId, job_state.JobState]):
         settled: settled_jobs.SettledJobs,
         rules: cycle_rules.CycleRules,
     ) -> None:
-        """No job is in two of these. Parked jobs are Inqueue, whatever is stored."""
+        """No job is in two of these. Parked jobs, and settled ones whose phase isn't stored yet,
+        are Inqueue.
+        """
         super().__init__()
         self._awake, self._parked, self._settled, self._rules = awake, parked, settled, rules
         self.known: Callable[[jobs.JobId], job_state.JobState | None]
@@ -37,11 +39,17 @@ class JobStates(dict[jobs.JobId, job_state.JobState]):
 
     def __missing__(self, job: jobs.JobId) -> job_state.JobState:
         """Make the state of a job."""
-        parked = self._parked.get(job)
-        found = parked or self._awake.get(job) or self._settled.by_id[job]
-        state = job_state.JobState(found, self._rules)
-        if parked is not None:
+        found = self._awake.get(job)
+        if found is not None:
+            state = job_state.JobState(found, self._rules)
+        elif (found := self._parked.get(job)) is not None:
+            state = job_state.JobState(found, self._rules)
             state.phase = jobs.Phase.INQUEUE
+        else:
+            state = job_state.JobState(self._settled.by_id[job], self._rules)
+            state.fully_scheduled = True
+            if state.phase in jobs.YOUNG:
+                state.phase = jobs.Phase.INQUEUE
         self[job] = state
         return state
 
@@ -50,6 +58,13 @@ class JobStates(dict[jobs.JobId, job_state.JobState]):
         node.
         """
         return [self[job] for job in sorted((*self._awake, *self._settled.by_id))]
+
+    def promised(self) -> list[job_state.JobState]:
+        """Return the states of jobs with minResources, by ID, but for settled ones, which hold all
+        of them.
+        """
+        every = (*self._awake.values(), *self._parked.values())
+        return [self[job] for job in sorted(each.id for each in every if each.min_resources)]
 
     def unsettled(self) -> set[jobs.JobId]:
         """Return the jobs whose states are made, and that could still request something."""

@@ -153,11 +153,11 @@ def _still(
 
 
 def _admitted(session: working.Session) -> Mapping[str, float]:
-    """Return since when groups have been Inqueue, by UID. Parked groups are."""
+    """Return since when groups have been Inqueue, by UID. Parked and some settled ones are."""
     since = session.admissions.admitted
     found = dict(since)
     still = _still(session, since, jobs.Phase.INQUEUE)
-    for uid in since.keys() - session.parking.uids() - still.keys():
+    for uid in since.keys() - session.parking.uids() - session.settled.inqueue - still.keys():
         del found[uid]
     return found
 
@@ -216,7 +216,11 @@ def _groups(
         told = kept or _status(session, session.job_states[job], volumes, devices)
         if told is not None:
             statuses.append(told)
-            if told is each.recall("status") and settled_jobs.may_settle(each):
+            state = made(job)
+            phase = each.phase if state is None else state.phase
+            if told is each.recall("status") and settled_jobs.may_settle(
+                each, phase, bars=session.bars
+            ):
                 settles.append((each, told))
     settled = session.settled
     looked_at = _looked_at(session)
@@ -250,7 +254,7 @@ def _is_quiet(session: working.Session, state: job_state.JobState) -> bool:
     reasons_ = session.reasons
     return (
         state.untouched
-        and state.phase is state.job.state.phase
+        and (state.phase is state.job.phase or settled_jobs.is_inqueue(state.job, state.phase))
         and state.job.id not in reasons_.by_job
         and state.job.id not in reasons_.not_attempted
     )

@@ -211,6 +211,11 @@ class Session:
         """Pairs of queue and pod class for which no node is known to be suitable."""
         return self.known_unschedulable.nowhere
 
+    @property
+    def promised_jobs(self) -> Sequence[job_state.JobState]:
+        """The jobs that may have been promised more than they hold, by ID."""
+        return self.job_states.promised()
+
     @cached_property
     def demands(self) -> demands.QueueDemands:
         """Allocated and requested resources of queues as the cycle begins."""

@@ -5,6 +5,9 @@ A job is settled after a cycle in which nothing was decided about it, and as lon
 object: whatever happens to its pods or its PodGroup makes another one. Cycles look at it once, by
 identity. What queues hold by settled jobs is added up; plugins that ask for the job see it as usual
 (session.job_states).
+
+A job that has started may settle before its phase is stored, which can take seconds while many
+pods are bound. Until then it counts as Inqueue.
 """
 
 import bisect
@@ -27,16 +30,25 @@ by_job = operator.attrgetter("job")
 """The job of a status, by which statuses are in order."""
 
 
-def may_settle(job: jobs.Job) -> bool:
+def may_settle(job: jobs.Job, phase: jobs.Phase, *, bars: bool = False) -> bool:
     """Whether cycles may leave out this job while it has its status and nobody looks at it.
 
-    Groups that hold less than their minResources may be promised the rest.
+    `phase` is that of the job in this cycle; `bars` says that queues bar jobs, which would end the
+    admission of a job whose phase isn't stored yet. Groups that hold less than their minResources
+    may be promised the rest.
     """
+    started = job.fully_scheduled or (is_inqueue(job, phase) and not bars)
     return (
-        job.fully_scheduled
+        started
         and not job.hard_topology
         and (job.min_resources is None or not inqueue_resources.lacks(job))
     )
+
+
+def is_inqueue(job: jobs.Job, phase: jobs.Phase) -> bool:
+    """Whether the job has started, but counts as Inqueue until its new phase is stored."""
+    has_all = job.has_all and job.ready_tasks >= max(1, job.min_member)
+    return has_all and job.phase in jobs.YOUNG and phase is jobs.Phase.INQUEUE
 
 
 def known(
@@ -64,6 +76,7 @@ class SettledJobs:
         statuses: Sequence[Status] = (),
         sums: "_Sums | None" = None,
         division: job_division.JobDivision | None = None,
+        inqueue: frozenset[str] = frozenset(),
     ) -> None:
         """`statuses` are in order of jobs; `division` is that of the snapshot they come from."""
         self.policy = policy
@@ -72,6 +85,8 @@ class SettledJobs:
         self.statuses = statuses
         self._sums = _Sums() if sums is None else sums
         self._division = division
+        self.inqueue = inqueue
+        """The UIDs of the jobs that count as Inqueue."""
 
     def __bool__(self) -> bool:
         """Whether there is any job."""
@@ -87,6 +102,8 @@ class SettledJobs:
     ) -> tuple[Sequence[jobs.Job], "SettledJobs"]:
         """Return the other jobs of the snapshot, and the settled jobs that it still has."""
         if self.policy is not policy or not self._sums.queues.keys() <= taken.queues.keys():
+            return taken.jobs, _nobody(taken, policy)
+        if self.inqueue and any(queue.namespaces is not None for queue in taken.queues.values()):
             return taken.jobs, _nobody(taken, policy)
         division, gone = job_division.divide(taken.jobs, self.by_id, self._division)
         if division is self._division:
@@ -113,7 +130,9 @@ class SettledJobs:
     ) -> "SettledJobs":
         """Return the jobs without those that are gone, and with more."""
         if not (gone or more):
-            return SettledJobs(self.policy, self.by_id, self.statuses, self._sums, division)
+            return SettledJobs(
+                self.policy, self.by_id, self.statuses, self._sums, division, self.inqueue
+            )
         every = dict(self.by_id)
         for job in gone:
             del every[job.id]
@@ -129,7 +148,9 @@ class SettledJobs:
             sums = self._sums.changed(gone, [job for job, _ in more])
             if sums.headless:
                 sums.find_first(ordered)
-        return SettledJobs(self.policy, every, statuses, sums, division)
+        inqueue = self.inqueue.difference(job.uid for job in gone)
+        inqueue = inqueue.union(job.uid for job, _ in more if job.phase in jobs.YOUNG)
+        return SettledJobs(self.policy, every, statuses, sums, division, inqueue)
 
 
 class _Sums:

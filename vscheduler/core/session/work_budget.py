@@ -6,6 +6,7 @@ serves namespaces with low costs in the last cycles; the remaining namespaces sh
 namespace with expensive jobs that fit nowhere can't delay everybody else.
 """
 
+import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
@@ -21,13 +22,23 @@ PARTS = 4
 budget; the part is smaller if many namespaces wait."""
 
 
+class TooLargeError(BaseException):
+    """A cycle that was to be small is not.
+
+    No Exception, which would count as the failure of the plugin that happens to be asked.
+    """
+
+
 class WorkBudget:
     """The work budget of one cycle. One unit is about one microsecond."""
 
-    def __init__(self, budget: int | None, before: Mapping[str, int]) -> None:
+    def __init__(
+        self, budget: int | None, before: Mapping[str, int], small: int | None = None
+    ) -> None:
         """Start the account.
 
         A budget of None is unlimited; before has the costs of namespaces in unfinished cycles.
+        With `small`, the cycle is given up by TooLargeError when it has cost more than that.
         """
         self.work: Counter[str] = Counter()
         """Counts of operations, by kind."""
@@ -38,6 +49,7 @@ class WorkBudget:
         self.payer = ""
         """The namespace that pays for current operations; empty if none does."""
         self._budget = self._limit = budget
+        self._small = math.inf if small is None else small
         self._spent = 0
         self._before = before
         self._now: Counter[str] = Counter()
@@ -47,9 +59,11 @@ class WorkBudget:
     def open(self, unfinished_jobs: int) -> None:
         """Take the cost of opening a session with so many unfinished jobs off the budget.
 
-        At least half of the budget remains. The cost alone never makes a cycle unfinished: the next
-        cycle would begin with the same cost, for ever.
+        A small cycle has fewer jobs than that. At least half of the budget remains. The cost alone
+        never makes a cycle unfinished: the next cycle would begin with the same cost, for ever.
         """
+        if OPENING_COST * unfinished_jobs > self._small:
+            raise TooLargeError
         if self._budget is not None:
             left = self._budget - OPENING_COST * unfinished_jobs
             self._budget = self._limit = max(left, -(-self._budget // 2))
@@ -92,6 +106,8 @@ class WorkBudget:
         self._now[self.payer] += cost
         if self._limit is not None and self._spent >= self._limit:
             self.exhausted = self.over = True
+        if self._spent > self._small:
+            raise TooLargeError
 
     @property
     def spent(self) -> int:

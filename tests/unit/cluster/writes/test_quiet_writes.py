@@ -11,6 +11,7 @@ from tests.unit.cluster.conftest import Serve
 from tests.unit.cluster.writes import test_status_writer, test_write_queue
 from vscheduler.cluster.writes import status_writer, write_queue
 from vscheduler.core.model import decisions, jobs
+from vscheduler.mirror.translate import group_names
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
 
@@ -89,3 +90,29 @@ async def test_a_group_of_one_pod_costs_a_write_less_while_others_are_bound(
         await patience.until(lambda: len(made.group_bodies()) >= len(phases))
         await made.settle()
         assert [body["status"]["phase"] for body in made.group_bodies()] == phases
+
+
+@pytest.mark.parametrize(
+    ("name", "phases"),
+    [("a", ["Pending", "Running"]), (group_names.automatic("a", "uid-1", ""), ["Running"])],
+)
+async def test_a_group_made_for_pods_is_not_said_to_lack_them(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, name: str, phases: list[str]
+) -> None:
+    """They join it in a moment. Whoever makes a group himself is told at once that it has none."""
+    monkeypatch.setattr(status_writer, "GROUP_SPACING_SECONDS", 0.5)
+    reason = decisions.Reason(code=decisions.ReasonCode.TOO_FEW_PODS, queue="q", minimum=1)
+    empty = replace(test_status_writer.WAITS, unplaced=(), reason=reason)
+    blank = jobs.GroupState(blank=True)
+    job = replace(test_status_writer.STORED, name=name)
+    async with test_status_writer.desk(serve) as made:
+        made.group = status_writer.StoredGroup(uid="uid-a", resource_version="7", state=blank)
+        made.report(empty, job=job)
+        await asyncio.sleep(0.05)
+        assert len(made.group_bodies()) == len(phases) - 1
+        made.report(
+            test_status_writer.RUNS, job=replace(job, tasks=(test_status_writer.a_task("a-0"),))
+        )
+        await patience.until(lambda: len(made.group_bodies()) == len(phases))
+        assert [body["status"]["phase"] for body in made.group_bodies()] == phases
+        assert made.events()["Unschedulable", "PodGroup"] == len(phases) - 1

@@ -1,5 +1,7 @@
 """States of jobs are made when asked for, and are complete for whoever goes through them."""
 
+import dataclasses
+
 import pytest
 
 from tests.unit.core import sessions
@@ -41,6 +43,32 @@ def test_parked_jobs_are_admitted(states: job_states.JobStates) -> None:
     phases = {state.job.name: state.phase for state in states.values()}
     assert phases["b"] is jobs.Phase.INQUEUE
     assert phases["a"] is states[min(states)].job.phase
+
+
+def test_settled_jobs_whose_phase_is_not_stored_are_admitted_and_request_nothing() -> None:
+    """Others have the phase that is stored."""
+    phases = jobs.Phase.PENDING, jobs.Phase.INQUEUE, jobs.Phase.RUNNING
+    every = {
+        name: dataclasses.replace(sessions.job(name), state=jobs.GroupState(phase=phase))
+        for name, phase in zip("abc", phases, strict=True)
+    }
+    settled = settled_jobs.SettledJobs(None, {each.id: each for each in every.values()})
+    states = job_states.JobStates({}, {}, settled, cycle_rules.DEFAULT)
+    found = [states[each.id].phase for each in every.values()]
+    assert found == [jobs.Phase.INQUEUE, jobs.Phase.INQUEUE, jobs.Phase.RUNNING]
+    assert states.unsettled() == set()
+
+
+def test_settled_jobs_were_promised_nothing_more() -> None:
+    """Others with minResources may have been, whether or not they are parked."""
+    promised = {
+        name: dataclasses.replace(sessions.job(name), min_resources={"cpu": 1}) for name in "dcba"
+    }
+    awake, parked = ({promised[name].id: promised[name] for name in each} for each in ("d", "b"))
+    other = sessions.job("e")
+    settled = settled_jobs.SettledJobs(None, {promised["c"].id: promised["c"]})
+    states = job_states.JobStates(awake | {other.id: other}, parked, settled, cycle_rules.DEFAULT)
+    assert [state.job.name for state in states.promised()] == ["b", "d"]
 
 
 def test_jobs_that_do_not_exist_have_no_state(states: job_states.JobStates) -> None:

@@ -1,5 +1,7 @@
 """Who has cost what, and who comes first for that."""
 
+import pytest
+
 from vscheduler.core.model import jobs
 from vscheduler.core.session import job_state, work_budget
 
@@ -51,6 +53,20 @@ def test_who_has_cost_a_part_more_than_the_least_stands_back() -> None:
     made = work_budget.WorkBudget(BUDGET, {"b": 1})
     made.resume_round([*crowd, B], frozenset())
     assert made.has_had_its_part("a")
+
+
+def test_a_small_cycle_is_given_up_when_it_costs_more() -> None:
+    """Whatever its budget is, and also by the jobs that it would have to go through."""
+    made = work_budget.WorkBudget(BUDGET, {}, small=100)
+    made.open(100 // work_budget.OPENING_COST)
+    made.spend("work", 100)
+    with pytest.raises(work_budget.TooLargeError):
+        made.spend("work", 1)
+    with pytest.raises(work_budget.TooLargeError):
+        made.open(100 // work_budget.OPENING_COST + 1)
+    unlimited = work_budget.WorkBudget(None, {}, small=100)
+    with pytest.raises(work_budget.TooLargeError):
+        unlimited.spend("work", 101)
 
 
 def test_nobody_stands_back_without_hurry() -> None:
