@@ -4,7 +4,6 @@ Queues take turns in order of fairness. Volcano: actions/allocate.
 """
 
 import functools
-from collections import deque
 from collections.abc import Collection, Mapping
 from enum import Enum, auto
 from typing import ClassVar, TypeAlias
@@ -187,7 +186,7 @@ def _start_nominated(session: working.Session, state: job_state.JobState) -> Non
         for task in tasks:
             trial.withdraw(task)
         withdrawn = trial.checkpoint()  # where to return to if the nominations are cancelled
-        turn = reasons.JobTurn(state, deque(task for task in tasks if not task.best_effort))
+        turn = reasons.JobTurn(state, (task for task in tasks if not task.best_effort))
         while turn.tasks:
             before = len(turn.tasks)
             _fill(session, trial, queue, turn)
@@ -219,11 +218,11 @@ def _line_up(
         job = state.job
         if job.id in apart:
             continue
-        tasks = ordering.pending(session.dispatch, state)
-        if tasks:
+        if any(not task.best_effort for task in state.tasks(jobs.TaskStatus.PENDING)):
             line = lines.setdefault(job.queue, ordering.Line())
             key = ordering.job_key(session.dispatch, state)
-            line.join(key, reasons.JobTurn(state, deque(tasks)))
+            tasks = functools.partial(ordering.pending, session.dispatch, state)
+            line.join(key, reasons.JobTurn(state, tasks))
         elif state.counts[jobs.TaskStatus.GATED] and not state.has_minimum:
             reasons.note_incomplete(session, state)
     return lines, without
@@ -273,7 +272,7 @@ def _place(session: working.Session, queue: queues.Queue, turn: reasons.JobTurn)
             if search is attempt.Outcome.LEFT:
                 return reasons.leave(session, state)
             if search is attempt.Outcome.PLACED:
-                turn.tasks = deque(ordering.pending(session.dispatch, state))
+                turn.tasks = ordering.pending(session.dispatch, state)
                 outcome = best_effort_placement.conclude()
         if turn.tasks and job_state.rests(session.dispatch, state, jobs.PLACED):
             fill(idlers=False)  # more large tasks may fit
@@ -297,7 +296,7 @@ def _begin(
     """Go on with a search that the last cycle has left, or else place tasks one by one."""
     search = attempt.resume(session, trial, queue, turn.state)
     if search is attempt.Outcome.PLACED:
-        turn.tasks = deque(ordering.pending(session.dispatch, turn.state))
+        turn.tasks = ordering.pending(session.dispatch, turn.state)
     elif search is attempt.Outcome.FAILED:
         _fill(session, trial, queue, turn)
     return search

@@ -198,7 +198,9 @@ class FairShares:
     @cached_property
     def _usable_kinds(self) -> NDArray[np.bool_]:
         """Which kinds of nodes each queue's pods could use, (Q, K)."""
-        usable = (self._pods > 0) @ self._pools.reach
+        # Products of whole numbers are exact in single precision, and numpy has none for booleans.
+        waits = (self._pods > 0).astype(np.float32)
+        usable: NDArray[np.bool_] = waits @ self._pools.reach.astype(np.float32) > 0
         usable[~self._pods.any(axis=1)] = self._pools.reach[self._pools.open]
         return usable
 

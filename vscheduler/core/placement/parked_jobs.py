@@ -4,7 +4,6 @@ Both questions are asked about what has changed, and answered for all parked job
 might have room are woken, and take part in the cycle as if they had never been parked.
 """
 
-from collections import deque
 from collections.abc import Hashable, Mapping, Sequence
 
 import numpy as np
@@ -231,7 +230,7 @@ def _reason(session: working.Session, group: parked_groups.ParkedGroup) -> decis
     session.spend("parked", REASON_COST)
     job = group.first
     state, queue = session.job_states[job.id], session.queues[job.queue]
-    turn = reasons.JobTurn(state, deque((job.tasks[0],)))
+    turn = reasons.JobTurn(state, (job.tasks[0],))
     if session.dispatch.any_says("overused", queue):
         reasons.note_share(session, queue, turn)
     else:

@@ -22,6 +22,9 @@ one regardless of running pods."""
 OUTLOOK_COST = 200
 """How much longer changed nodes take if plugins declare more dependencies, as for pod affinity."""
 
+ANYWHERE_COST = 100
+"""How much longer a task takes if pods on other nodes matter, as for topology spread."""
+
 LOOKED_UP_MAX = 8
 """Of more changed rows, each is evaluated, whether or not its state is known."""
 
@@ -155,14 +158,14 @@ class Placement:
             plan = self._plans[key] = plans.Plan(task, session.request(task))
             if task.pod_class.constraints.resource_claims:
                 plan.only = session.devices.only_rows(task.pod_class)
-            self._set_outlook(plan, session.dispatch.every("outlook", task))
+            self._set_outlook(plan, self._outlook(task))
             self._refresh(plan, None)
             plan.seen = len(touched)
         plan.task = task
         if plan.seen < len(touched):
             self._plans.move_to_end(key)
             rows = touched[plan.seen :]
-            outlook = session.dispatch.every("outlook", task)
+            outlook = self._outlook(task)
             if outlook != plan.outlook:
                 self._set_outlook(plan, outlook)
                 self._refresh(plan, None)
@@ -170,6 +173,13 @@ class Placement:
                 self._update(plan, rows)
             plan.seen = len(touched)
         return plan
+
+    def _outlook(self, task: jobs.Task) -> list[Hashable]:
+        """Return what answers about any node depend on besides arrays, as declared by plugins."""
+        found = self._session.dispatch.every("outlook", task)
+        if any(each is not None for each in found):
+            self._session.spend("outlooks elsewhere", ANYWHERE_COST)
+        return found
 
     def _plan_of_row(self, task: jobs.Task, row: int) -> plans.Plan:
         """Return the plan for this task, of which this row is up to date.

@@ -6,7 +6,6 @@ answer. Pods with affinity to other pods are left out, for such pods may still a
 nominated pods.
 """
 
-from collections import deque
 from collections.abc import Hashable, Iterable, Sequence
 from typing import TypeAlias
 
@@ -225,7 +224,7 @@ def report(session: working.Session, groups: Iterable[Group]) -> None:
                 session.parking.park(state, likeness, alike[likeness])
                 continue
             session.spend("roomless", REPORT_COST)
-            turn = reasons.JobTurn(state, deque((representative(job) or task,)))
+            turn = reasons.JobTurn(state, (representative(job) or task,))
             if overused:
                 reasons.note_share(session, queue, turn)
             else:

@@ -5,7 +5,7 @@ job in a turn, and remembers what was reported for the job on the way.
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from vscheduler.core.model import (
@@ -197,15 +197,31 @@ def shortages(
 class JobTurn:
     """The tasks that remain to be placed for one job in this cycle."""
 
-    __slots__ = ("failed_classes", "failed_roles", "state", "tasks")
+    __slots__ = ("_tasks", "failed_classes", "failed_roles", "state")
 
-    def __init__(self, state: job_state.JobState, tasks: deque[jobs.Task]) -> None:
+    def __init__(
+        self,
+        state: job_state.JobState,
+        tasks: Iterable[jobs.Task] | Callable[[], Iterable[jobs.Task]],
+    ) -> None:
+        """Start with these tasks; a function is called when the job has its first turn."""
         self.state = state
-        self.tasks = tasks
+        self._tasks = tasks
         self.failed_roles: set[str] = set()
         """Roles with a task that found no node: further tasks of the role aren't tried (Volcano:
         TaskHasFitErrors). Tasks without a role are always tried."""
         self.failed_classes: set[jobs.PodClass] = set()
+
+    @property
+    def tasks(self) -> deque[jobs.Task]:
+        """The remaining tasks, in the order of their turns."""
+        if not isinstance(self._tasks, deque):
+            self._tasks = deque(self._tasks() if callable(self._tasks) else self._tasks)
+        return self._tasks
+
+    @tasks.setter
+    def tasks(self, tasks: Iterable[jobs.Task]) -> None:
+        self._tasks = tasks
 
 
 def note_incomplete(session: working.Session, state: job_state.JobState) -> None:
