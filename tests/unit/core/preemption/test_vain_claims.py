@@ -108,6 +108,29 @@ def test_what_was_tried_and_undone_is_no_change(monkeypatch: pytest.MonkeyPatch)
     assert dict(told["q"].pods) == {reclaim_outlooks.Protection.ANNOTATION: 2}
 
 
+def test_a_gang_that_was_searched_for_goes_on_asking(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the next cycle would forget how far the search for its nodes has come."""
+    around = parked_cluster.waiting(
+        """
+        node n1 cpu=8   node n2 cpu=8
+        queue q weight=9   queue r
+        job r/one min=1 cpu=4 phase=Running n1   job r/two min=1 cpu=4 phase=Running n1
+        job r/three min=1 cpu=4 phase=Running n2   job r/four min=1 cpu=4 phase=Running n2
+        node n3 cpu=8 label=disk=fast
+        job r/stays min=1 cpu=8 phase=Running preemptable=false n3
+        job q/fast min=1 cpu=1 phase=Inqueue select=disk=fast -
+        job q/gang min=3 phase=Inqueue cpu=5 - -@4 -@5
+        """,
+        TREE,
+    )
+    searches = around.cycle().carried.gang_searches
+    assert [room.value for _, room in searches] == ["evictable"]
+    for _ in range(3):
+        result, asked = claims_of(around, monkeypatch)
+        assert (set(asked), result.evicts) == ({"default/fast", "default/gang"}, ())
+        assert result.carried.gang_searches == searches
+
+
 def test_one_of_the_jobs_that_are_alike_asks(monkeypatch: pytest.MonkeyPatch) -> None:
     """After a change, and the others stay parked; a new one that is like them is skipped."""
     around = at_rest()
