@@ -173,6 +173,9 @@ def _load(point: metadata.EntryPoint, taken: Collection[str]) -> type[contracts.
         raise _BadPluginError(f'there is another plugin called "{name}"')
     if not _are_arguments(plugin.arguments):
         raise _BadPluginError("its `arguments` must be a mapping of names to contracts.Argument")
+    claims = plugin.allocates_claims
+    if claims != "" and not (isinstance(claims, str) and claims in plugin.arguments):
+        raise _BadPluginError("its `allocates_claims` must name one of its `arguments`")
     for attribute in ("reads_annotations", "reads_labels"):
         if not _are_names(getattr(plugin, attribute)):
             raise _BadPluginError(f"its `{attribute}` must be a list or tuple of names")

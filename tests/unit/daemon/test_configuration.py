@@ -51,6 +51,13 @@ class Vague(Good):
     arguments: ClassVar[Any] = {"vague.weight": 1}
 
 
+class Mistaken(Good):
+    """One that wants claims allocated by an argument that it doesn't have."""
+
+    name = "mistaken"
+    allocates_claims = "example.enable"
+
+
 class Impostor(Good):
     """The name of one of ours."""
 
@@ -61,7 +68,7 @@ class Impostor(Good):
 def module(monkeypatch: pytest.MonkeyPatch) -> str:
     """A module that can be imported, with all of these."""
     made = types.ModuleType("other_package")
-    for each in (Good, Twin, Idle, Nameless, Vague, Impostor):
+    for each in (Good, Twin, Idle, Nameless, Vague, Mistaken, Impostor):
         setattr(made, each.__name__, each)
     monkeypatch.setitem(sys.modules, made.__name__, made)
     return made.__name__
@@ -89,6 +96,7 @@ def test_a_plugin_of_another_package_is_found(module: str) -> None:
         ("nameless", "other_package:Nameless", "calls itself None"),
         ("idle", "other_package:Idle", "defines no hook"),
         ("vague", "other_package:Vague", "must be a mapping of names to contracts.Argument"),
+        ("mistaken", "other_package:Mistaken", "must name one of its `arguments`"),
         ("gang", "other_package:Impostor", 'there is another plugin called "gang"'),
     ],
 )

@@ -218,7 +218,7 @@ def _line_up(
         job = state.job
         if job.id in apart:
             continue
-        if any(not task.best_effort for task in state.tasks(jobs.TaskStatus.PENDING)):
+        if state.counts[jobs.TaskStatus.PENDING] > state.pending_best_effort:
             line = lines.setdefault(job.queue, ordering.Line())
             key = ordering.job_key(session.dispatch, state)
             tasks = functools.partial(ordering.pending, session.dispatch, state)

@@ -7,14 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from vscheduler.core.model import devices, jobs, nodes
-from vscheduler.core.placement.devices import (
-    allocator,
-    assumed,
-    capacity,
-    claims,
-    kinds,
-    tables,
-)
+from vscheduler.core.placement.devices import allocator, assumed, claims, kinds, tables
 
 PLENTY = 2**40
 """More than any pods ask for: where a device plugin has what a demand stands for."""
@@ -29,11 +22,11 @@ class DeviceDemands:
         kinds: kinds.PodKinds,
         table: tables.DeviceTable,
         state: assumed.AssumedClaims,
-        spend: Callable[[str, int], None],
+        count: Callable[[tables.Flags], tables.Ints],
     ) -> None:
+        """`count` returns how many of these devices (D,) each node has, (N,)."""
         self._needs_of, self._table, self._assumed = needs_of, table, state
-        self._kinds = kinds
-        self._spend = spend
+        self._kinds, self._count = kinds, count
         self._same: dict[Hashable, allocator.Demand] = {}
         """One of the demands that the same devices satisfy."""
 
@@ -85,8 +78,7 @@ class DeviceDemands:
 
         Only free ones, unless those that are in use count.
         """
-        self._spend("devices", capacity.COUNT_COST + self._table.size // capacity.DEVICES_PER_UNIT)
-        found = self._table.counts(self._any_of(demands, later=later, in_use=in_use))
+        found = self._count(self._any_of(demands, later=later, in_use=in_use))
         for each in demands:
             if each.provided is not None:
                 found = np.where(each.provided, PLENTY, found)

@@ -90,7 +90,7 @@ class Devices:
     def demands(self) -> demands.DeviceDemands:
         """What a search for a whole gang asks."""
         return demands.DeviceDemands(
-            self.needs_of, self._needs.kinds, self.table, self._assumed, self._spend
+            self.needs_of, self._needs.kinds, self.table, self._assumed, self._capacity.count
         )
 
     def first_like(self, pod_class: jobs.PodClass) -> jobs.PodClass:
