@@ -10,10 +10,11 @@ from collections import Counter
 from pathlib import Path
 
 from tests.simulation import actors
-from tests.simulation.actors import binder, controllers, objects
+from tests.simulation.actors import binder, controllers, device_users, objects
 from tests.simulation.actors.base import Object
 from tests.simulation.actors.informers import path
 from tests.simulation.api_server.server import ApiServer, Client
+from tests.simulation.judges import devices
 from tests.simulation.judges import objects as reading
 from tests.simulation.kernel.core import Kernel
 
@@ -145,6 +146,24 @@ def test_a_kubelet_refuses_what_does_not_fit() -> None:
     found = {each["metadata"]["name"]: each["status"] for each in run.pods()}
     assert found["first"]["phase"] == "Running"
     assert (found["second"]["phase"], found["second"]["reason"]) == ("Failed", "OutOfcpu")
+
+
+def test_a_kubelet_asks_no_node_for_what_a_claim_has() -> None:
+    """Devices that an extended resource stands for are in no node's amounts."""
+    run = Run()
+    name = run.client.list(path("nodes"))[0]["metadata"]["name"]
+    mapping = {"containerName": "main", "resourceName": devices.EXTENDED, "requestName": "r"}
+    status = {"resourceClaimName": "claim", "requestMappings": [mapping]}
+    for each, told in (("with", {"extendedResourceClaimStatus": status}), ("without", {})):
+        pod = objects.pod(each, device_users.asking_by_name(template(), 1).written())
+        pod["spec"]["nodeName"] = name
+        run.create("pods", pod)
+        run.client.patch(path("pods", "default", each, "status"), {"status": told})
+        run.kernel.run(5)
+    found = {each["metadata"]["name"]: each["status"] for each in run.pods()}
+    assert found["with"]["phase"] == "Running"
+    refused = found["without"]["phase"], found["without"]["reason"]
+    assert refused == ("Failed", f"OutOf{devices.EXTENDED}")
 
 
 def test_deployments_scale() -> None:

@@ -8,7 +8,7 @@ from tests.simulation.actors import base, objects
 from tests.simulation.actors.base import Actor, Clock, Key, Object
 from tests.simulation.actors.informers import Store, path, path_of
 from tests.simulation.api_server.client import Client
-from tests.simulation.judges import amounts, volumes
+from tests.simulation.judges import amounts, devices, volumes
 from tests.simulation.judges import objects as reading
 
 CLAIMS = "persistentvolumeclaims"
@@ -204,7 +204,10 @@ class Kubelets(Actor):
         for uid, each in self._admitted.get(node["metadata"]["name"], {}).items():
             if uid != pod["metadata"]["uid"]:
                 used.update(each)
+        claimed = devices.from_claims(pod)
         for resource, amount in asked.items():
+            if resource in claimed:
+                continue
             if amount and used[resource] + amount > room[resource]:
                 return SHORT_NAMES.get(resource, f"OutOf{resource}")
         return ""

@@ -51,6 +51,12 @@ def asks_by_name(pod: Object) -> bool:
     )
 
 
+def from_claims(pod: Object) -> frozenset[str]:
+    """The extended resources that a pod gets as devices of a claim."""
+    claim = (pod.get("status") or {}).get("extendedResourceClaimStatus") or {}
+    return frozenset(each["resourceName"] for each in claim.get("requestMappings") or ())
+
+
 def allocation(claim: Object | None) -> Object | None:
     """The allocation of a claim."""
     status = (claim or {}).get("status") or {}
