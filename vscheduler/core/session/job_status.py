@@ -53,7 +53,7 @@ def close(session: working.Session, faults: tuple[decisions.Fault, ...]) -> deci
         started = {bind.task.job for bind in decided.binds}
         tried = session.snapshot.carried.attempted | (waiting - started)
     used, known = session.dispatch.last("usages"), session.known_unschedulable
-    held = session.held_pods.still_waiting(decided)
+    held = session.still_held()
     volumes, devices = _conclude_volumes(session, held), _conclude_devices(session, held)
     groups, settled = _groups(session, volumes, devices)
     return decisions.CycleResult(

@@ -1,7 +1,10 @@
 """Prerequisites: what pods need besides a node before they can be bound, volumes and devices."""
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 from vscheduler.core.model import jobs
-from vscheduler.core.session import device_binding, held_pods, volume_binding
+from vscheduler.core.session import decided, device_binding, held_pods, volume_binding
 
 
 class Prerequisites:
@@ -30,3 +33,16 @@ class Prerequisites:
         """Whether the task lacks something for which nothing is chosen on its node."""
         lost = self._volumes.lacks_choice(task, lacks.bindings)
         return lost or self._devices.lacks_choice(task)
+
+    def still_waiting(
+        self, so_far: decided.Decided, rows: Mapping[str, int]
+    ) -> list[held_pods.Held]:
+        """Return the pods that still wait at the end of the cycle, by name, with what they lack.
+
+        A pod that has lost its node to another job and got it back may have other volumes and
+        devices there by now.
+        """
+        return [
+            replace(each, lacks=self.lacks(each.task, rows[each.node]))
+            for each in self.held.still_waiting(so_far)
+        ]

@@ -166,6 +166,11 @@ class Session:
         """The resources that shares are computed from, (R,)."""
         return self.policy.rules.total(self)
 
+    def still_held(self) -> list[held_pods.Held]:
+        """Return the pods that wait for volumes or devices as the cycle ends, by name."""
+        needed = self._prerequisites
+        return [] if needed is None else needed.still_waiting(self.decided, self.layout.rows)
+
     @cached_property
     def held_pods(self) -> held_pods.HeldPods:
         """The pods that wait for volumes or devices."""
