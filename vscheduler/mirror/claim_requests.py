@@ -3,8 +3,9 @@
 The fields are those that kube-scheduler writes (plugin VolumeBinding): for a volume that is to be
 provisioned, an annotation of the claim names the node; an existing volume is given to the claim in
 `spec.claimRef`, and Kubernetes completes the binding. Beside them stands an annotation of this
-scheduler with the node and the time. Each patch names the UID and the version of the object that
-the decision was made on, so that the API server refuses it once anything has changed (409).
+scheduler with the node and the time. Each patch names the UID and the version of the object as last
+seen, so that the API server refuses it once anything has changed (409). What was seen since the
+decision was made is looked at before (`is_about`).
 """
 
 from collections.abc import Collection
@@ -23,6 +24,9 @@ Change: TypeAlias = claim_decisions.ClaimBinding | claim_decisions.Release
 
 Wanted: TypeAlias = storage.Claim | storage.Volume
 """An object as it will be once a change is written."""
+
+
+MISMATCH = "a change is about an object of another kind"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,8 +62,12 @@ def is_about(change: Change, target: Target) -> bool:
             of = value.claim
             mine = of is None or ((of.key, of.uid) == (change.key, ""))
             return mine and not value.deleting
-        case _:
-            return target.uid == change.uid
+        case claim_decisions.ReleaseVolume(), storage.Volume():
+            mine = value.claim is None or value.claim.key == change.claim
+            return target.uid == change.uid and mine and value.available and not value.deleting
+        case _, storage.Claim():
+            return target.uid == change.uid and not (value.volume or value.deleting)
+    raise AssertionError(MISMATCH)
 
 
 def path(target: Target) -> paths.Path:
@@ -121,7 +129,7 @@ def result(target: Target, change: Change, *, since: float) -> Wanted:
             if change.reserved and value.claim is not None:
                 kept = replace(value.claim, uid="")
             return replace(value, claim=kept, selection=None, bound_by_controller=False)
-    raise AssertionError("a change is about an object of another kind")
+    raise AssertionError(MISMATCH)
 
 
 def _is_reserved(target: Target) -> bool:

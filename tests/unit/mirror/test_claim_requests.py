@@ -147,10 +147,18 @@ def test_the_object_is_known_before_it_is_written(
         (binding("disk"), dataclasses.replace(DISK, claim=dataclasses.replace(MINE, name="other"))),
         (binding("disk"), dataclasses.replace(DISK, claim=MINE)),
         (binding("disk"), dataclasses.replace(DISK, deleting=True)),
+        (binding(), dataclasses.replace(CLAIM, volume="disk")),
+        (binding(), dataclasses.replace(CLAIM, deleting=True)),
+        (WITHDRAWN, dataclasses.replace(CLAIM, selected_node="n1", volume="disk")),
+        (release(), dataclasses.replace(DISK, claim=MINE, available=False)),
+        (release(), dataclasses.replace(DISK, claim=MINE, deleting=True)),
+        (release(), dataclasses.replace(DISK, claim=dataclasses.replace(MINE, name="other"))),
     ],
 )
 def test_an_object_that_is_another_by_now_is_left_alone(
     change: claim_requests.Change, value: claim_requests.Wanted
 ) -> None:
-    """A new claim of the same name, a volume that somebody else has got."""
+    """A new claim of the same name, a volume that somebody else has got, or that Kubernetes has
+    bound since the decision.
+    """
     assert not claim_requests.is_about(change, target(value))
