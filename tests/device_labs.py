@@ -1,9 +1,10 @@
 """A cluster with devices over several cycles, in which a test plays Kubernetes and the drivers."""
 
 import copy
-import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+import msgspec
 
 from tests import pictures, running, volume_labs
 from vscheduler.core import cycle
@@ -147,8 +148,8 @@ class Lab:
             target = mirror.allocations.target(change)
             assert target is not None, change
             found = self.claim_of(change)
-            known = dataclasses.replace(target.value, uid=found["metadata"]["uid"])
-            target = dataclasses.replace(target, value=known)
+            known = msgspec.structs.replace(target.value, uid=found["metadata"]["uid"])
+            target = msgspec.structs.replace(target, value=known)
             for patch in (
                 device_requests.protection(target, change) or {},
                 device_requests.status_patch(target, change),

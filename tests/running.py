@@ -4,6 +4,8 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from tests import pictures
 from vscheduler.core import actions, compat, cycle, plugins
 from vscheduler.core.config import policy
@@ -99,7 +101,7 @@ def run_at(
     carried: snapshot.Carried = snapshot.FRESH,
 ) -> decisions.CycleResult:
     """One cycle on these manifests at another instant than that of pictures."""
-    return decide(dataclasses.replace(snapshot_of(documents, carried), now=now), tree)
+    return decide(msgspec.structs.replace(snapshot_of(documents, carried), now=now), tree)
 
 
 def decide(
@@ -116,7 +118,7 @@ def digest(result: decisions.CycleResult) -> str:
     carried = dataclasses.replace(
         result.carried, seen=None, unschedulable=None, parked=None, settled=None
     )
-    return repr(dataclasses.astuple(dataclasses.replace(result, carried=carried)))
+    return repr(msgspec.structs.replace(result, carried=carried))
 
 
 def open_session(documents: Iterable[Document], tree: Mapping[str, Any]) -> session.Session:

@@ -10,10 +10,10 @@ Exceptions pass through, above all cancellation.
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
+import msgspec
 import structlog
 
 from vscheduler import backoff, tracebacks
@@ -42,8 +42,7 @@ def _ignore(_: object) -> None:
     pass
 
 
-@dataclass(slots=True)
-class _Throttle:
+class _Throttle(msgspec.Struct):
     """When a work item was last logged."""
 
     next_at: float

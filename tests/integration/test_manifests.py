@@ -58,7 +58,7 @@ def parsed(deployment: Document) -> settings.Settings:
         for key, value in environment.items():
             patch.setenv(key, value)
         given = main.vscheduler.commands[name].make_context(name, flags, parent).params
-    fields = settings.Given.__dataclass_fields__.keys()
+    fields = set(settings.Given.__struct_fields__)
     return settings.check(settings.Given(**{k: v for k, v in given.items() if k in fields}))
 
 

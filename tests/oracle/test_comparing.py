@@ -2,7 +2,6 @@ import dataclasses
 import json
 import pathlib
 import urllib.request
-from dataclasses import replace
 
 import pytest
 
@@ -95,4 +94,4 @@ def test_worlds_follow_from_their_seeds(feature: str) -> None:
     """The same seed gives the same world, another seed another one."""
     one, again, other = (comparing.SUITE[feature](seed) for seed in (1, 1, 2))
     assert one == again
-    assert one != replace(other, seed=one.seed)
+    assert one != dataclasses.replace(other, seed=one.seed)

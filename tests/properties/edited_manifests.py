@@ -6,10 +6,12 @@ import copy
 import math
 import random
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations
 from typing import Any
+
+from msgspec.structs import replace
 
 from tests import running
 from tests.properties.worlds import configurations, generator, manifests

@@ -7,7 +7,9 @@ import heapq
 import math
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from vscheduler.cluster import lease_records
 from vscheduler.daemon.leader_election import election_settings, state_machine

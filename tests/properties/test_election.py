@@ -81,10 +81,8 @@ def test_only_a_fence_that_holds_lets_an_edited_lease_be_kept(
         _live_through("clocks up to three times as fast", election_settings.Timing())
 
 
-class LongFence(election_settings.Timing):
+class LongFence(election_settings.Timing, frozen=True):
     """Acts for half of the duration."""
-
-    __slots__ = ()
 
     @property
     def fence_seconds(self) -> float:
@@ -92,10 +90,8 @@ class LongFence(election_settings.Timing):
         return self.duration_seconds / 2
 
 
-class QuickFirst(election_settings.Timing):
+class QuickFirst(election_settings.Timing, frozen=True):
     """Acts at once by a Lease that it made."""
-
-    __slots__ = ()
 
     @property
     def first_seconds(self) -> float:
@@ -103,10 +99,8 @@ class QuickFirst(election_settings.Timing):
         return 0.0
 
 
-class AnyGap(election_settings.Timing):
+class AnyGap(election_settings.Timing, frozen=True):
     """Believes its clock whatever it shows."""
-
-    __slots__ = ()
 
     @property
     def gap_seconds(self) -> float:

@@ -1,9 +1,11 @@
 """What a search may say that hasn't looked at everything: nothing but what is true."""
 
+import dataclasses
 import random
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from tests.properties import clusters, gang_columns, gang_problems
 from vscheduler.core.placement.gang_search import problem, search
@@ -68,5 +70,8 @@ def test_pods_that_are_named_do_not_fit_together_whatever_the_steps() -> None:
 
 def needing(world: gang_problems.World, counts: tuple[int, ...]) -> gang_problems.World:
     """The world with so many pods of each kind, all of which are needed."""
-    pods = [replace(each, count=count) for each, count in zip(world.pods, counts, strict=True)]
-    return replace(world, pods=pods, least=sum(counts), roles={})
+    pods = [
+        dataclasses.replace(each, count=count)
+        for each, count in zip(world.pods, counts, strict=True)
+    ]
+    return dataclasses.replace(world, pods=pods, least=sum(counts), roles={})

@@ -1,11 +1,12 @@
 """Which nodes, and which states of a search, count as equal."""
 
+import dataclasses
 import random
 from collections import Counter
-from dataclasses import replace
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from tests.properties import gang_columns, gang_problems, test_gang_search_parts
 from vscheduler.core.placement.gang_search import problem, state
@@ -119,7 +120,9 @@ def test_a_walk_meets_states_that_are_equal() -> None:
     """Otherwise, the test above would show nothing."""
     world = gang_problems.draw(random.Random("equal"), pods=6, nodes=3, rich=False)
     node = gang_problems.Node(free=[9, 9, 9], zone=0, disk="")
-    world = replace(world, nodes=[replace(node, free=list(node.free)) for _ in range(3)])
+    world = dataclasses.replace(
+        world, nodes=[dataclasses.replace(node, free=list(node.free)) for _ in range(3)]
+    )
     now = state.State(gang_columns.given(world))
     kind = int(np.flatnonzero(now.places[:, 0])[0])
     now.place(kind, 0)

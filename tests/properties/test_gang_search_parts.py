@@ -4,10 +4,10 @@ import itertools
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from tests.properties import clusters, gang_columns, gang_problems
 from vscheduler.core.placement.gang_search import bounds, problem, queue_room, search, state, waste

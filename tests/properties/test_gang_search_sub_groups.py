@@ -2,10 +2,10 @@
 
 import itertools
 import random
-from dataclasses import replace
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from vscheduler.core.placement.gang_search import problem, queue_room, search
 

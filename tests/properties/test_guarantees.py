@@ -1,11 +1,12 @@
 """Guarantees that are more than there is: worked out by hand, and what holds for any queues."""
 
+import dataclasses
 import random
-from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from tests import pictures, running
 from tests.properties import shortages
@@ -127,7 +128,7 @@ def test_nobody_gains_by_promising_itself_more(part: int) -> None:
     for _ in range(120):
         case = shortages.drawn(chance)
         queues = len(case.weights)
-        case = replace(
+        case = dataclasses.replace(
             case,
             guarantee=tuple(float(chance.choice((0, 3, 9, 40))) for _ in range(queues)),
             demands=tuple(tuple(each + 50.0 for each in row) for row in case.demands),
@@ -142,7 +143,7 @@ def test_nobody_gains_by_promising_itself_more(part: int) -> None:
             for more in (1.0, 30.0, 1000.0):
                 raised = list(case.guarantee)
                 raised[place] += more
-                now, has = decided(replace(case, guarantee=tuple(raised)))
+                now, has = decided(dataclasses.replace(case, guarantee=tuple(raised)))
                 assert now[place] <= kept[place] + 1e-6, (case, place, more)
                 assert has[place] <= found[place] + 1e-6, (case, place, more)
                 others = np.arange(queues) != place
@@ -167,7 +168,9 @@ def test_what_nodes_can_carry_is_kept_whole(part: int) -> None:
         case = shortages.drawn(chance)
         oracle = shortages.Oracle(case)
         # Who is guaranteed more than it asks for asks for it: the caller sees to that.
-        case = replace(case, guarantee=tuple(np.minimum(case.guarantee, oracle.limits).tolist()))
+        case = dataclasses.replace(
+            case, guarantee=tuple(np.minimum(case.guarantee, oracle.limits).tolist())
+        )
         due = np.maximum(np.minimum(case.guarantee, oracle.limits), oracle.pinned)
         everyone = np.sum([oracle.has(queue) for queue in range(oracle.queues)], axis=0)
         most, _ = oracle.most(everyone, tuple(oracle.pinned), tuple(due), {})
@@ -176,7 +179,7 @@ def test_what_nodes_can_carry_is_kept_whole(part: int) -> None:
         whole += 1
         kept = constrained_max_min.carried_guarantees(case.problem())[:, 0]
         shares = constrained_max_min.shares(
-            replace(case, guarantee=tuple(kept.tolist())).problem()
+            dataclasses.replace(case, guarantee=tuple(kept.tolist())).problem()
         ).deserved
         assert (shares[:, 0] >= due - 20 * shortages.CLOSE).all(), case
     assert whole > 10

@@ -4,10 +4,10 @@ The solver shares no code with the search. A relaxation without whole numbers is
 that pods don't fit; where it isn't, the mixed-integer program is solved.
 """
 
-import dataclasses
 import random
 from collections import Counter
 
+import msgspec
 import numpy as np
 import pytest
 from scipy import optimize, sparse
@@ -142,7 +142,7 @@ def test_prices_prove_nothing_if_sets_are_left_out(monkeypatch: pytest.MonkeyPat
 def test_prices_prove_nothing_of_a_problem_that_does_not_show_all() -> None:
     """Its nodes may take more than the problem says."""
     free = [[10, 100, 110] for _ in range(80)]
-    of = dataclasses.replace(given([(6, 1), (7, 1)], [41, 40], free), exact=False)
+    of = msgspec.structs.replace(given([(6, 1), (7, 1)], [41, 40], free), exact=False)
     assert prices.Prices(of).are_too_high()
     assert isinstance(search.solve(of, STEPS, ()).answer, problem.CutShort)
 
@@ -152,10 +152,10 @@ def test_sets_are_for_nodes_that_all_their_pods_may_use_and_of_pods_that_there_a
     of = given([(2, 1), (3, 1)], [2, 1], [[9, 9, 110]] * 4)
     usable = [[True, True, True, False], [True, True, False, True]]
     kinds = tuple(
-        dataclasses.replace(each, usable=np.array(flags))
+        msgspec.structs.replace(each, usable=np.array(flags))
         for each, flags in zip(of.kinds, usable, strict=True)
     )
-    known = prices.Prices(dataclasses.replace(of, kinds=kinds))
+    known = prices.Prices(msgspec.structs.replace(of, kinds=kinds))
     ends = [*known.begins.tolist()[1:], len(known.taken)]
     taken = [
         {tuple(each) for each in known.patterns[known.taken[begin:end]].tolist()}

@@ -1,9 +1,9 @@
-import dataclasses
 import random
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+import msgspec
 import numpy as np
 from hypothesis import given, strategies
 
@@ -52,7 +52,7 @@ def keeping_nothing() -> Iterator[None]:
 def decided(documents: list[pictures.Document], tree: Mapping[str, Any]) -> str:
     """What a cycle decides, whatever it cost."""
     result = running.run(documents, tree)
-    return running.digest(dataclasses.replace(result, work={}, costs={}, spent=0))
+    return running.digest(msgspec.structs.replace(result, work={}, costs={}, spent=0))
 
 
 @clusters.bounded(100)

@@ -1,11 +1,11 @@
 """Room that is nominated to pods of other schedulers: columns against a count by hand."""
 
-import dataclasses
 import random
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, strategies
 
@@ -152,7 +152,7 @@ def test_columns_keep_what_a_count_by_hand_keeps(picture: str, seed: int) -> Non
 def decided(documents: list[pictures.Document]) -> str:
     """What a cycle decides, whatever it cost."""
     result = running.run(documents, EVERYTHING)
-    return running.digest(dataclasses.replace(result, work={}, costs={}, spent=0))
+    return running.digest(msgspec.structs.replace(result, work={}, costs={}, spent=0))
 
 
 @clusters.bounded(60)

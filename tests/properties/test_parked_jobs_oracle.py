@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests import running
@@ -68,12 +69,12 @@ WAKE = session.Session.wake_jobs
 def awake(taken: snapshot.Snapshot) -> snapshot.Snapshot:
     """The same snapshot, with nothing known of jobs that were left out before."""
     carried = dataclasses.replace(taken.carried, parked=None, settled=None)
-    return dataclasses.replace(taken, carried=carried)
+    return msgspec.structs.replace(taken, carried=carried)
 
 
 def shown(result: decisions.CycleResult) -> decisions.CycleResult:
     """A result, whatever it cost."""
-    return dataclasses.replace(result, work={}, costs={}, spent=0)
+    return msgspec.structs.replace(result, work={}, costs={}, spent=0)
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,12 @@
 """Decisions in crowds, with and without all that placement keeps from one question to the next."""
 
-import dataclasses
 import json
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, strategies
 
@@ -138,8 +138,10 @@ def shown(result: decisions.CycleResult, *, reasons: bool) -> str:
     """A result, whatever it cost."""
     groups = result.groups
     if not reasons:
-        groups = tuple(dataclasses.replace(group, reason=None) for group in groups)
-    return running.digest(dataclasses.replace(result, work={}, costs={}, spent=0, groups=groups))
+        groups = tuple(msgspec.structs.replace(group, reason=None) for group in groups)
+    return running.digest(
+        msgspec.structs.replace(result, work={}, costs={}, spent=0, groups=groups)
+    )
 
 
 @pytest.mark.parametrize("policy", TREES)

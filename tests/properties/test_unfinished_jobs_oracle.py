@@ -1,9 +1,9 @@
 """Jobs that are passed over as they have all they need, against cycles that look at all of them."""
 
-import dataclasses
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, strategies
@@ -36,7 +36,8 @@ def history(picture: str, compatibility: str) -> list[str]:
         tree["compatibility"] = compatibility
     results = [life.cycle(tree) for _ in range(CYCLES)]
     return [
-        running.digest(dataclasses.replace(each, work={}, costs={}, spent=0)) for each in results
+        running.digest(msgspec.structs.replace(each, work={}, costs={}, spent=0))
+        for each in results
     ]
 
 

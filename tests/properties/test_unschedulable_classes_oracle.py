@@ -1,9 +1,9 @@
 """Jobs that are told together that there is no room for them, against each one's own turn."""
 
-import dataclasses
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import msgspec
 import pytest
 from hypothesis import given, strategies
 
@@ -82,5 +82,7 @@ def shown(result: decisions.CycleResult, *, reasons: bool) -> str:
     """A result, whatever it cost."""
     groups = result.groups
     if not reasons:
-        groups = tuple(dataclasses.replace(group, reason=None) for group in groups)
-    return running.digest(dataclasses.replace(result, work={}, costs={}, spent=0, groups=groups))
+        groups = tuple(msgspec.structs.replace(group, reason=None) for group in groups)
+    return running.digest(
+        msgspec.structs.replace(result, work={}, costs={}, spent=0, groups=groups)
+    )

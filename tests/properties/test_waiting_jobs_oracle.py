@@ -3,6 +3,7 @@
 import dataclasses
 import random
 
+import msgspec
 import pytest
 
 from tests import pictures, running
@@ -30,7 +31,7 @@ class Compared:
     ) -> decisions.CycleResult:
         """One cycle, whose result is the same both ways."""
         result = cycle.run_cycle(taken, configured, budget)
-        anew = dataclasses.replace(taken, jobs=tuple(map(as_new, taken.jobs)))
+        anew = msgspec.structs.replace(taken, jobs=tuple(map(as_new, taken.jobs)))
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(job_likeness, "of_waiting", lambda _: None)
             patch.setattr(session.Session, "waiting_jobs", searched_again)
@@ -65,7 +66,7 @@ def explained_again(of: explanations.RefusedNodes, request: object) -> object:
 
 def shown(result: decisions.CycleResult) -> str:
     """A result, whatever it cost."""
-    return running.digest(dataclasses.replace(result, work={}, costs={}, spent=0))
+    return running.digest(msgspec.structs.replace(result, work={}, costs={}, spent=0))
 
 
 @pytest.mark.parametrize("configuration", ["built-in", "drf"])

@@ -1,11 +1,12 @@
 """What hopeless jobs were told is said again without being found anew, as long as it holds."""
 
+import dataclasses
 import random
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests import attacks
 from tests.scenarios import test_work_budget as tenants
@@ -36,7 +37,7 @@ class Teller:
         """A cycle, which decides and says the same as one to which nothing was told before."""
         taken = self.cluster.mirror.snapshot(tenants.NOW, self.carried)
         result = cycle.run_cycle(taken, self.policy)
-        anew = replace(taken, carried=replace(self.carried, unschedulable=None))
+        anew = replace(taken, carried=dataclasses.replace(self.carried, unschedulable=None))
         assert cycle.run_cycle(anew, self.policy).groups == result.groups
         self.carried = result.carried
         return result

@@ -2,9 +2,9 @@
 
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 from selenium.webdriver.common.keys import Keys
 
 from tests.web import browsers, clusters, stage

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from vscheduler.cli import flags, lazy_commands, screen
 from vscheduler.mirror.translate import bounds
@@ -144,7 +145,6 @@ def _instant(text: str | None) -> float | None:
     """
     if text is None:
         return None
-    import msgspec
 
     from vscheduler.simulator import manifests
 

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import msgspec
@@ -15,8 +14,7 @@ INT32_MAX = 2**31 - 1
 Object: TypeAlias = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
+class Record(msgspec.Struct, frozen=True, kw_only=True):
     """The fields of a Lease's spec used by leader election, as stored.
 
     When two reads return equal records, nobody renewed the Lease in between.
@@ -33,8 +31,7 @@ class Record:
     transitions: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stored:
+class Stored(msgspec.Struct, frozen=True, kw_only=True):
     """A Lease as read, or as returned by a write."""
 
     record: Record

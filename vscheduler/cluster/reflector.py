@@ -15,7 +15,6 @@ import asyncio
 import random
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
@@ -50,8 +49,7 @@ class Codec(Protocol[Event, Read]):
         """Return the events for one object that was ADDED, MODIFIED or DELETED."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
+class Pace(msgspec.Struct, frozen=True, kw_only=True):
     """Timing of lists and watches, in seconds."""
 
     page_size: int = lists.PAGE_SIZE

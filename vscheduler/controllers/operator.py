@@ -9,11 +9,12 @@ import asyncio
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 import kopf
+import msgspec
 import structlog
+from msgspec.structs import replace
 
 from vscheduler import containment
 from vscheduler.controllers import handlers, ports
@@ -41,8 +42,7 @@ all remaining tasks wait forever.
 BACKOFFS = (0.5, 1, 2, 4, 8, 15)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
+class Pace(msgspec.Struct, frozen=True, kw_only=True):
     """Intervals between checks for kinds, and time limits. Seconds."""
 
     absent_seconds: float = 2.0
@@ -59,15 +59,14 @@ def _ignore() -> None:
     pass
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outlets:
+class Outlets(msgspec.Struct, frozen=True, kw_only=True):
     """Callbacks of the operator, in addition to the sink of events."""
 
     heartbeat: ports.Heartbeat
     """Monitors whether Kopf's event loop responds."""
     absent: Callable[[], None] = _ignore
     """Called repeatedly while required kinds are missing."""
-    failures: containment.Failures = field(default_factory=containment.Failures)
+    failures: containment.Failures = msgspec.field(default_factory=containment.Failures)
 
 
 class OperatorError(Exception):

@@ -6,9 +6,10 @@ RefusedError with the kind of trouble.
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol, TypeAlias
+
+import msgspec
 
 from vscheduler.mirror import paths
 
@@ -53,8 +54,7 @@ class RefusedError(Exception):
         self.trouble = trouble
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Preconditions:
+class Preconditions(msgspec.Struct, frozen=True, kw_only=True):
     """The object and version that a delete is meant for."""
 
     uid: str

@@ -10,9 +10,10 @@ spot = "example_spot:Spot"
 import functools
 import inspect
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
+
+import msgspec
 
 from vscheduler.core import actions, compat, plugins
 from vscheduler.core.api import contracts, hooks
@@ -30,8 +31,7 @@ class ConfigurationError(Exception):
         self.problems = tuple(problems)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Loaded:
+class Loaded(msgspec.Struct, frozen=True, kw_only=True):
     """A valid configuration."""
 
     policy: policy.Policy
@@ -41,8 +41,7 @@ class Loaded:
     text: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Examined:
+class Examined(msgspec.Struct, frozen=True, kw_only=True):
     """A configuration as written, and the result of parsing."""
 
     document: documents.Document
@@ -122,8 +121,7 @@ def _known() -> policy.Plugins:
     return (*plugins.PLUGINS, *found.plugins)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class Found(msgspec.Struct, frozen=True, kw_only=True):
     """The usable plugins of other packages, and the problems of the unusable ones."""
 
     plugins: tuple[type[contracts.Plugin], ...] = ()

@@ -2,8 +2,8 @@
 
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 
+import msgspec
 import structlog
 from aiohttp import web
 
@@ -31,8 +31,7 @@ FAILING_SECONDS = 10.0
 MESSAGE_MAX = 300
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WatchState:
+class WatchState(msgspec.Struct, frozen=True, kw_only=True):
     """Status of a watched kind."""
 
     kind: events.Kind
@@ -64,8 +63,7 @@ class WatchState:
         return lasting and self.kind not in NEEDED and not self.listed
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class Report(msgspec.Struct, frozen=True, kw_only=True):
     """The sentences of /readyz. Without `waits`, the instance is ready."""
 
     waits: tuple[str, ...] = ()

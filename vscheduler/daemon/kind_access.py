@@ -7,8 +7,8 @@ pod with resource claims can start. Both are logged as warnings.
 
 import asyncio
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 
+import msgspec
 import structlog
 
 from vscheduler.daemon import health
@@ -23,8 +23,7 @@ LOOK_SECONDS = 5.0
 """A role may be extended at any time."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Topic:
+class Topic(msgspec.Struct, frozen=True, kw_only=True):
     """Kinds that are of use only together."""
 
     off: str

@@ -7,10 +7,10 @@ session is reused, because another instance may have worked in between.
 import asyncio
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import msgspec
 import structlog
 
 from vscheduler.cluster.writes import (
@@ -50,8 +50,7 @@ the queue is missing."""
 QUEUE_LOOK_SECONDS = 0.02
 
 
-@dataclass(frozen=True, slots=True)
-class StoredGroups:
+class StoredGroups(msgspec.Struct, frozen=True):
     """Gives the status writer access to the PodGroups in the Mirror."""
 
     mirror: state.Mirror

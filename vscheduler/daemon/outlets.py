@@ -1,6 +1,6 @@
 """Outlets: everything that a scheduling loop writes to."""
 
-from dataclasses import dataclass, field
+import msgspec
 
 from vscheduler import containment
 from vscheduler.cluster.writes import (
@@ -15,8 +15,7 @@ from vscheduler.daemon.liveness import progress
 from vscheduler.web import history
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outlets:
+class Outlets(msgspec.Struct, frozen=True, kw_only=True):
     """The writers for a cycle's decisions and findings."""
 
     committer: binder.Binder
@@ -26,9 +25,9 @@ class Outlets:
     reporter: status_writer.StatusWriter
     queue_reporter: queue_status_writer.QueueStatusWriter
     usage_writer: queue_status_writer.UsageWriter
-    cycles: progress.Cycles = field(default_factory=progress.Cycles)
+    cycles: progress.Cycles = msgspec.field(default_factory=progress.Cycles)
     """Records running cycles for the watchdog."""
-    observer: history.Observer = field(default_factory=history.Observer)
+    observer: history.Observer = msgspec.field(default_factory=history.Observer)
     """Is told what was decided, and what became of it."""
-    failures: containment.Failures = field(default_factory=containment.Failures)
+    failures: containment.Failures = msgspec.field(default_factory=containment.Failures)
     """Receives unexpected exceptions."""

@@ -24,7 +24,8 @@ import asyncio
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+
+import msgspec
 
 from vscheduler import backoff
 from vscheduler.mirror.index import entries
@@ -44,8 +45,7 @@ UNITS_PER_SECOND = 1_000_000
 """A unit of work of core.cycle is about a microsecond."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
+class Pace(msgspec.Struct, frozen=True, kw_only=True):
     """Parameters of pacing. Times are in seconds, the budget is in units of work of core.cycle."""
 
     period_seconds: float = 1.0

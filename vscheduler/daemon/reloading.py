@@ -7,9 +7,9 @@ replace the file by a new one.
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import structlog
 import watchfiles
 
@@ -32,8 +32,7 @@ directory changes unnoticed."""
 RETRY_SECONDS = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class Reload:
+class Reload(msgspec.Struct, frozen=True):
     """The result of reading the file again."""
 
     path: str

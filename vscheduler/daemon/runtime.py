@@ -1,7 +1,8 @@
 """Runtime: the long-lived objects passed to everything created for a leader session."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+
+import msgspec
 
 from vscheduler import containment
 from vscheduler.cluster.http import connection
@@ -14,8 +15,7 @@ from vscheduler.mirror import state
 from vscheduler.web import history
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Runtime:
+class Runtime(msgspec.Struct, frozen=True, kw_only=True):
     """The daemon's long-lived objects and permits."""
 
     given: settings.Settings
@@ -29,9 +29,9 @@ class Runtime:
     """Whether the shutdown has begun, so that nothing new may start."""
     withholding: Callable[[], bool]
     """Whether even work in progress may send nothing more."""
-    observer: history.Observer = field(default_factory=history.Observer)
+    observer: history.Observer = msgspec.field(default_factory=history.Observer)
     """Is told what the scheduling loop decides."""
-    signs: watchdog.Signs = field(default_factory=watchdog.Signs)
+    signs: watchdog.Signs = msgspec.field(default_factory=watchdog.Signs)
     """Signs of life, given by all parts of the daemon."""
 
     @property

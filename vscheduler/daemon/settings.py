@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+import msgspec
 
 from vscheduler.core.model import durations
 from vscheduler.daemon.leader_election import election_settings
@@ -35,8 +36,7 @@ class Address(NamedTuple):
     port: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Web:
+class Web(msgspec.Struct, frozen=True, kw_only=True):
     """Where the page is served, and the files for TLS, empty without."""
 
     address: Address
@@ -44,8 +44,7 @@ class Web:
     private_key: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The validated settings of the daemon."""
 
     scheduler_names: tuple[str, ...]
@@ -88,8 +87,7 @@ class Settings:
         return self.only != SCHEDULER
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Given(election_settings.Given):
+class Given(election_settings.Given, frozen=True, kw_only=True):
     """The flags as given, by flag name, with text values, and the own pod from the downward API.
 
     The fields of the own pod are empty if not set.

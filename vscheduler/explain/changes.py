@@ -4,9 +4,10 @@ A change says what its user would edit. `edits` carries a change out, `wording` 
 English. Amounts are in the units of resources.ResourceMap, and sorted by resource.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
+
+import msgspec
 
 from vscheduler.core.model import constraints
 
@@ -21,21 +22,18 @@ class QueueField(StrEnum):
     CAPABILITY = "capability"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Nothing:
+class Nothing(msgspec.Struct, frozen=True, kw_only=True):
     """No change: the job as it waits."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FewerPods:
+class FewerPods(msgspec.Struct, frozen=True, kw_only=True):
     """A lower minMember of the PodGroup; minResources become less in proportion."""
 
     before: int
     after: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SmallerRequest:
+class SmallerRequest(msgspec.Struct, frozen=True, kw_only=True):
     """At most `after` of a resource for each waiting pod; minResources become less in
     proportion.
     """
@@ -48,8 +46,7 @@ class SmallerRequest:
     """The grid: `after` is a multiple of this amount."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MoreNodes:
+class MoreNodes(msgspec.Struct, frozen=True, kw_only=True):
     """Further nodes with labels, taints and capacity of an existing node."""
 
     like: str
@@ -57,8 +54,7 @@ class MoreNodes:
     allocatable: Amounts
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueWeight:
+class QueueWeight(msgspec.Struct, frozen=True, kw_only=True):
     """A higher weight of a queue."""
 
     queue: str
@@ -66,8 +62,7 @@ class QueueWeight:
     after: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueAmounts:
+class QueueAmounts(msgspec.Struct, frozen=True, kw_only=True):
     """Larger amounts in a field of a queue; only resources that change are named."""
 
     queue: str
@@ -78,8 +73,7 @@ class QueueAmounts:
     """The grid: each amount is its former value and a multiple of this."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EndOfJob:
+class EndOfJob(msgspec.Struct, frozen=True, kw_only=True):
     """The end of a running job, whose pods don't come back."""
 
     job: str
@@ -87,23 +81,20 @@ class EndOfJob:
     holds: Amounts
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reclaimable:
+class Reclaimable(msgspec.Struct, frozen=True, kw_only=True):
     """`reclaimable: true` on a queue: other queues may get back what they lent to it."""
 
     queue: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Preemptable:
+class Preemptable(msgspec.Struct, frozen=True, kw_only=True):
     """No `volcano.sh/preemptable: "false"` on a running job and its pods."""
 
     job: str
     pods: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ActionArgument:
+class ActionArgument(msgspec.Struct, frozen=True, kw_only=True):
     """Another value of an argument that limits evictions, in the scheduler's configuration."""
 
     action: str
@@ -112,8 +103,7 @@ class ActionArgument:
     after: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MoreDisruptions:
+class MoreDisruptions(msgspec.Struct, frozen=True, kw_only=True):
     """A PodDisruptionBudget that allows more of the pods it covers to be evicted."""
 
     budget: str
@@ -121,8 +111,7 @@ class MoreDisruptions:
     after: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tolerate:
+class Tolerate(msgspec.Struct, frozen=True, kw_only=True):
     """A toleration for a taint, on each waiting pod."""
 
     taint: constraints.Taint
@@ -130,36 +119,31 @@ class Tolerate:
     """How many nodes have the taint."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RemoveTaint:
+class RemoveTaint(msgspec.Struct, frozen=True, kw_only=True):
     """Nodes without a taint that they have."""
 
     taint: constraints.Taint
     nodes: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Uncordon:
+class Uncordon(msgspec.Struct, frozen=True, kw_only=True):
     """Cordoned nodes that take pods again."""
 
     nodes: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WithoutSelector:
+class WithoutSelector(msgspec.Struct, frozen=True, kw_only=True):
     """No entry for this label in the nodeSelector of each waiting pod."""
 
     key: str
     value: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WithoutNodeAffinity:
+class WithoutNodeAffinity(msgspec.Struct, frozen=True, kw_only=True):
     """No required node affinity on each waiting pod."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LabelNodes:
+class LabelNodes(msgspec.Struct, frozen=True, kw_only=True):
     """A label on further nodes, for the nodeSelector of the waiting pods."""
 
     key: str
@@ -188,8 +172,7 @@ Change: TypeAlias = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Victims:
+class Victims(msgspec.Struct, frozen=True, kw_only=True):
     """Pods of one job that are evicted."""
 
     job: str
@@ -197,8 +180,7 @@ class Victims:
     pods: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Remedy:
+class Remedy(msgspec.Struct, frozen=True, kw_only=True):
     """A change after which the job starts, as the simulator has verified."""
 
     change: Change

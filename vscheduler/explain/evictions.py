@@ -2,8 +2,9 @@
 
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
+
+import msgspec
 
 from vscheduler.core.model import jobs, queues
 from vscheduler.explain import changes, estimates, search
@@ -112,8 +113,7 @@ def ends(found: search.Search, job: jobs.Job) -> Iterator[changes.Remedy]:
         yield remedy
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _End:
+class _End(msgspec.Struct, frozen=True, kw_only=True):
     """The end of a running job."""
 
     change: changes.EndOfJob

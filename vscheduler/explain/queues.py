@@ -1,8 +1,9 @@
 """Changes of the job's queue and its ancestors: weight, deserved amounts, capability."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
+
+import msgspec
 
 from vscheduler.core.model import jobs, queues, resources
 from vscheduler.explain import changes, pods, search
@@ -55,8 +56,7 @@ def _raised(
         yield remedy
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Rows:
+class _Rows(msgspec.Struct, frozen=True, kw_only=True):
     """Amounts of a queue on a grid, as numbers of steps by resource."""
 
     queue: queues.Queue

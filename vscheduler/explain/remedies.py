@@ -6,7 +6,8 @@ no cycle should wait for it.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from vscheduler.core.config import policy as policies
 from vscheduler.core.model import decisions, jobs, reclaim_outlooks, refusals
@@ -38,8 +39,7 @@ class NotWaitingError(Exception):
     """There is no such job, or it doesn't wait: a sentence for users."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Explanation:
+class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     """Why a job waits, and what would start it."""
 
     job: jobs.JobId

@@ -9,8 +9,9 @@ well.
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TypeAlias
+
+from msgspec.structs import replace
 
 from vscheduler.core.model import decisions
 from vscheduler.explain import changes, estimates, trials

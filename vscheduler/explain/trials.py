@@ -10,8 +10,11 @@ leave it without the change, in which no other waiting job has a turn, though al
 shares.
 """
 
+import dataclasses
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from vscheduler.core import cycle
 from vscheduler.core.config import policy as policies
@@ -45,8 +48,7 @@ EVENT_COST = 100
 SKIPPED_ACTIONS = ("preempt", "reclaim")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Start:
+class Start(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of a trial."""
 
     cycle: int
@@ -166,7 +168,7 @@ class Trials:
             if isinstance(change, changes.Nothing):
                 self._moved = dict(touched)
                 self._evicted = frozenset(each.task.uid for each in found.evicts)
-                self._fresh = replace(snapshot.FRESH, settled=self._settled)
+                self._fresh = dataclasses.replace(snapshot.FRESH, settled=self._settled)
                 self.are_alike = self._cost >= LARGE and (
                     before - self.left <= ALIKE_MAX * self._cost
                 )
@@ -213,7 +215,7 @@ class Trials:
 
     def _forecast(self, policy: policies.Policy) -> Start:
         skipped = frozenset((action, job) for action in SKIPPED_ACTIONS for job in self._others)
-        carried = replace(self._fresh, attempted=self._others, reclaim_failed=skipped)
+        carried = dataclasses.replace(self._fresh, attempted=self._others, reclaim_failed=skipped)
         taken = self._mirror.snapshot(self._now, carried)
         result = self._cycle(taken, policy)
         waits = sum(each.task.job == self.job for each in result.pipelined)

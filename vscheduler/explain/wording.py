@@ -95,7 +95,7 @@ def tree(explanation: remedies.Explanation) -> dict[str, Any]:
 def _remedy(remedy: changes.Remedy) -> dict[str, Any]:
     fields = {
         _HUMP.sub(lambda found: found[1].upper(), name): _plain(getattr(remedy.change, name))
-        for name in remedy.change.__dataclass_fields__
+        for name in remedy.change.__struct_fields__
     }
     return {
         "change": type(remedy.change).__name__,

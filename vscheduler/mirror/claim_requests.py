@@ -9,8 +9,10 @@ decision was made is looked at before (`is_about`).
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
+
+import msgspec
+from msgspec.structs import replace
 
 from vscheduler.core.model import claim_decisions, storage
 from vscheduler.mirror import paths, statuses
@@ -29,8 +31,7 @@ Wanted: TypeAlias = storage.Claim | storage.Volume
 MISMATCH = "a change is about an object of another kind"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class Target(msgspec.Struct, frozen=True, kw_only=True):
     """The object of a change, as last seen."""
 
     kind: kinds.Kind

@@ -8,8 +8,10 @@ has changed (409). An allocation never stands there without the pods that it is 
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
+
+import msgspec
+from msgspec.structs import replace
 
 from vscheduler.core.model import constraints, device_decisions, devices
 from vscheduler.mirror import paths
@@ -23,8 +25,7 @@ FINALIZER = "resource.kubernetes.io/delete-protection"
 """Keeps a claim until its devices are taken back; Kubernetes' own controller removes it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class Target(msgspec.Struct, frozen=True, kw_only=True):
     """The claim of a change, as last seen."""
 
     version: str

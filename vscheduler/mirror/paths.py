@@ -8,8 +8,9 @@ can contain are refused.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from urllib.parse import quote, urlencode
+
+import msgspec
 
 NAME_MAX = 253
 """Maximal length of a name, in characters (Kubernetes: Object Names and IDs)."""
@@ -51,8 +52,7 @@ class Path(str):
         return Path.to(text, kind=self.kind, api_version=self.api_version, name=self.name)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Collection:
+class Collection(msgspec.Struct, frozen=True, kw_only=True):
     """A resource of the API: where the objects of a kind are served."""
 
     api_version: str

@@ -6,9 +6,10 @@ the Queue controller. Each scheduler has a condition type of its own.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any
+
+import msgspec
 
 from vscheduler.core.model import decisions, resources
 from vscheduler.mirror import phrases, reclaim_wording, refusal_wording, statuses, wording
@@ -42,8 +43,7 @@ RATIO_DIGITS = 6
 Body = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Explanation:
+class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     """Why a queue deserves its present amounts."""
 
     reason: str

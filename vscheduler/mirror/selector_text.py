@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 LOOPS = ("all", "exists", "exists_one", "existsOne", "filter", "map")
 
@@ -15,8 +16,7 @@ _NAME = re.compile(r"[A-Za-z_]\w*")
 _LITERAL = re.compile(r"""\"[^\"\\]*\"|'[^'\\]*'""")
 
 
-@dataclass(frozen=True, slots=True)
-class Reads:
+class Reads(msgspec.Struct, frozen=True):
     """The attributes and capacities of a device that an expression can depend on, beside the
     driver; as `domain/name`.
     """

@@ -6,10 +6,11 @@ expression, so a cluster without claims for devices never loads it.
 
 import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
+
+import msgspec
 
 from vscheduler.core.model import devices
 from vscheduler.mirror import selector_text
@@ -52,8 +53,7 @@ _SEMVER = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Compiled:
+class _Compiled(msgspec.Struct, frozen=True):
     program: Any
     cost: int
     reads: selector_text.Reads | None

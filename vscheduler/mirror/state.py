@@ -6,9 +6,10 @@ from a single thread. A snapshot is frozen and may be handed to any thread.
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
+
+import msgspec
 
 from vscheduler.core.model import jobs, nodes, pod_texts, queues
 from vscheduler.core.model import snapshot as snapshots
@@ -26,8 +27,7 @@ from vscheduler.mirror.index import (
 from vscheduler.mirror.translate import bounds, kubelet_refusals, pods, translation
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class Options(msgspec.Struct, frozen=True, kw_only=True):
     """How the Mirror reads the cluster."""
 
     scheduler_names: tuple[str, ...]

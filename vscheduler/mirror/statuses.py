@@ -7,8 +7,10 @@ leaves an old Unschedulable condition True beside Scheduled; here Unschedulable 
 
 import datetime as dt
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
 
 from vscheduler.core.model import decisions, jobs
 from vscheduler.mirror import condition_reasons as reasons
@@ -40,8 +42,7 @@ FAILED = "SchedulerFailed"
 Body = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EventNotice:
+class EventNotice(msgspec.Struct, frozen=True, kw_only=True):
     """An event to record about an object."""
 
     kind: str
@@ -67,8 +68,7 @@ class ReasonAndMessage(NamedTuple):
     message: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ObjectReference:
+class ObjectReference(msgspec.Struct, frozen=True, kw_only=True):
     """The object that an event is about."""
 
     kind: str

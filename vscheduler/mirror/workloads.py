@@ -5,8 +5,9 @@ Only PodGroups and pods are read, so a workload is known by what its pods say of
 
 import difflib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 Object = Mapping[str, Any]
 
@@ -36,8 +37,7 @@ ALIASES = {
 SIMILAR_MAX = 3
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Workload:
+class Workload(msgspec.Struct, frozen=True, order=True):
     """The object that a user created: a Job, a Deployment, a bare pod, or a PodGroup."""
 
     kind: str

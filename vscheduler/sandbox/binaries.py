@@ -23,8 +23,9 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from vscheduler.sandbox import errors, progress_report
 
@@ -63,8 +64,7 @@ BUILD_TIMEOUT_SECONDS = 3600
 POLL_SECONDS = 0.5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recipe:
+class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     """How to build a program: its package, and our Go module that pins the version."""
 
     name: str

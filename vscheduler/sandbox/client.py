@@ -11,11 +11,11 @@ import json
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent import futures
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+import msgspec
 import urllib3
 
 from vscheduler.sandbox import credentials, errors
@@ -35,8 +35,7 @@ PATCH_TYPES = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """A response of the API server, successful or not."""
 
     status: int

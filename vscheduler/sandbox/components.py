@@ -7,9 +7,9 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
 import urllib3
 
 from vscheduler.mirror import paths
@@ -63,8 +63,7 @@ READY_TIMEOUT_SECONDS = 180.0
 REQUEST_TIMEOUT = urllib3.Timeout(total=5)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ports:
+class Ports(msgspec.Struct, frozen=True, kw_only=True):
     """A free loopback port for each server."""
 
     etcd: int
@@ -74,8 +73,7 @@ class Ports:
     scheduler: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
+class Layout(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that the command lines refer to."""
 
     directory: Path
@@ -84,7 +82,7 @@ class Layout:
     serving: credentials.KeyPair
     signing_key: Path
     audit_log: Path | None = None
-    api_server_flags: Sequence[str] = field(default=())
+    api_server_flags: Sequence[str] = msgspec.field(default=())
 
     @property
     def url(self) -> str:
@@ -226,8 +224,7 @@ def _serving_as(layout: Layout, port: int, kubeconfig: Path) -> list[str]:
     ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Options of a start."""
 
     programs: Mapping[str, Path]

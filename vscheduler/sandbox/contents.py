@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, TypedDict
+
+import msgspec
 
 from vscheduler.mirror import paths
 from vscheduler.sandbox import client, definitions, errors
@@ -71,17 +72,16 @@ class NodeFields(TypedDict, total=False):
     unschedulable: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeShape:
+class NodeShape(msgspec.Struct, frozen=True, kw_only=True):
     """The common properties of a batch of nodes, named `<prefix>-<number>`."""
 
     prefix: str = "node"
     cpu: str = "32"
     memory: str = "128Gi"
     pods: int = 110
-    extended: Mapping[str, str | int] = field(default_factory=dict)
-    labels: Mapping[str, str] = field(default_factory=dict)
-    annotations: Mapping[str, str] = field(default_factory=dict)
+    extended: Mapping[str, str | int] = msgspec.field(default_factory=dict)
+    labels: Mapping[str, str] = msgspec.field(default_factory=dict)
+    annotations: Mapping[str, str] = msgspec.field(default_factory=dict)
     taints: Sequence[Mapping[str, str]] = ()
     unschedulable: bool = False
 
@@ -176,8 +176,7 @@ def _wait_until_usable(api: client.Client, names: set[str], *, timeout_seconds: 
         time.sleep(POLL_SECONDS + len(names) / 5000)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Leftover:
+class Leftover(msgspec.Struct, frozen=True, kw_only=True):
     """An object to delete."""
 
     collection: paths.Collection

@@ -12,9 +12,10 @@ import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Unpack
+
+import msgspec
 
 from vscheduler.mirror import paths
 from vscheduler.sandbox import (
@@ -35,8 +36,7 @@ STATE_NAME = "sandbox.json"
 TOKEN_SECONDS = 24 * 3600
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ControlPlane:
+class ControlPlane(msgspec.Struct, frozen=True, kw_only=True):
     """A running control plane, with helpers for tests, demo and benchmark."""
 
     url: str

@@ -5,9 +5,9 @@ from __future__ import annotations
 import datetime as dt
 import ipaddress
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import yaml
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -18,16 +18,14 @@ LIFETIME = dt.timedelta(days=30)
 CLOCK_SKEW = dt.timedelta(hours=1)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeyPair:
+class KeyPair(msgspec.Struct, frozen=True, kw_only=True):
     """Files of a certificate and its private key."""
 
     certificate: Path
     key: Path
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Authority:
+class Authority(msgspec.Struct, frozen=True, kw_only=True):
     """A certificate authority for serving and client certificates."""
 
     directory: Path

@@ -5,16 +5,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TextIO
 
+import msgspec
 from rich import console as rich_console
 
 PLAIN_INTERVAL_SECONDS = 15.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class Step(msgspec.Struct, frozen=True, kw_only=True):
     """A step of work, reported at its start and repeatedly while in progress."""
 
     what: str

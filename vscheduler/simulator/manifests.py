@@ -9,10 +9,10 @@ import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, TypeGuard
 
 import msgspec
+from msgspec.structs import replace
 
 from vscheduler.core.model import queues
 from vscheduler.mirror.decode import documents, events
@@ -35,8 +35,7 @@ ORDER = {kind: place for place, kind in enumerate(reversed(events.Kind))}
 """Sort order of kinds: priority classes first, pods last, as users would create them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Manifest:
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """A document, or an item of a list, with its place."""
 
     tree: object
@@ -53,8 +52,7 @@ class Manifest:
         return self.document.place((*self.path, *inside))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
+class Problem(msgspec.Struct, frozen=True, kw_only=True):
     """A defect of the input, left out of the simulation."""
 
     place: str
@@ -64,8 +62,7 @@ class Problem:
         return f"{self.place}: {self.message}" if self.place else self.message
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Named:
+class Named(msgspec.Struct, frozen=True, kw_only=True):
     """A manifest of a kind that decisions depend on."""
 
     kind: events.Kind
@@ -80,8 +77,7 @@ class Named:
         return events.key_of(self.namespace, self.name)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Collection:
+class Collection(msgspec.Struct, frozen=True, kw_only=True):
     """All manifests read: sorted by kind, namespace and name, without duplicates."""
 
     objects: tuple[Named, ...]

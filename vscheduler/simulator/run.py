@@ -14,8 +14,10 @@ rest.
 
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
+
+import msgspec
+from msgspec.structs import replace
 
 from vscheduler.core import cycle
 from vscheduler.core.actions import allocate
@@ -36,8 +38,7 @@ NAMED_MAX = 5
 """How many jobs a message names."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Settings that a daemon gets from flags."""
 
     scheduler_names: tuple[str, ...] = ("vscheduler",)
@@ -63,8 +64,7 @@ Pair: TypeAlias = tuple[str, str]
 """The evicted job and its beneficiary; empty text without a beneficiary."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class Look(msgspec.Struct, frozen=True, kw_only=True):
     """The compared state of a cluster after a cycle."""
 
     state: Hashable
@@ -72,8 +72,7 @@ class Look:
     """The evictions of the cycle."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CycleDetector:
+class CycleDetector(msgspec.Struct, frozen=True, kw_only=True):
     """An endless repetition of evictions."""
 
     since: int
@@ -139,8 +138,7 @@ def _jobs(names: Sequence[str]) -> str:
     return f"jobs {', '.join(named)} and {last}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """The decisions of all cycles, in canonical order: equal objects give equal outcomes."""
 
     results: tuple[decisions.CycleResult, ...]
@@ -170,8 +168,7 @@ class Outcome:
         return tuple(evict for result in self.results for evict in result.evicts)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
+class Given(msgspec.Struct, frozen=True, kw_only=True):
     """The input, before the first cycle."""
 
     collected: manifests.Collection

@@ -6,7 +6,8 @@ the keys with which `allocate` and `enqueue` give turns. Nothing is placed.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from vscheduler.core import cycle
 from vscheduler.core.config import policy as policies
@@ -15,8 +16,7 @@ from vscheduler.core.session import dispatch, job_state, ordering, session
 from vscheduler.simulator import manifests, run
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Place(msgspec.Struct, frozen=True, kw_only=True):
     """A job's place in line, counted from 1."""
 
     queue: str

@@ -11,8 +11,9 @@ import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Protocol
+
+import msgspec
 
 from vscheduler.mirror import paths
 from vscheduler.web import documents
@@ -50,8 +51,7 @@ class UnknownTokenError(Exception):
     """The API server doesn't know the token, or no longer."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class User:
+class User(msgspec.Struct, frozen=True, kw_only=True):
     """Who a token stands for (TokenReview status.user)."""
 
     name: str
@@ -72,13 +72,12 @@ class Reviewer(Protocol):
         """
 
 
-@dataclass(slots=True, kw_only=True)
-class _Answer:
+class _Answer(msgspec.Struct, kw_only=True):
     """What was said about a token."""
 
     access: documents.Access | None
     until: float
-    denied: dict[str, float] = field(default_factory=dict)
+    denied: dict[str, float] = msgspec.field(default_factory=dict)
     """Until when namespaces that the visitor may not see aren't asked about."""
 
 

@@ -2,8 +2,9 @@
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib import resources
+
+import msgspec
 
 TYPES = {
     ".css": "text/css; charset=utf-8",
@@ -13,8 +14,7 @@ TYPES = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asset:
+class Asset(msgspec.Struct, frozen=True, kw_only=True):
     """A file of the page."""
 
     body: bytes

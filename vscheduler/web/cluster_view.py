@@ -7,7 +7,9 @@ haven't changed are those of the view before.
 import datetime as dt
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from vscheduler.core.model import decisions, jobs, queues, resources, snapshot
 from vscheduler.mirror import (
@@ -32,8 +34,7 @@ Places = Callable[[snapshot.Snapshot], Mapping[jobs.JobId, waiting_line.Place]]
 Owners = Mapping[jobs.JobId, owner_references.Owner]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Instance:
+class Instance(msgspec.Struct, frozen=True, kw_only=True):
     """What this process does."""
 
     leads: bool
@@ -41,21 +42,19 @@ class Instance:
     """Who leads, as in /readyz."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class Look(msgspec.Struct, frozen=True, kw_only=True):
     """All that a view is made from."""
 
     now: float
     instance: Instance
     past: history.Past
-    owners: Owners = field(default_factory=dict)
+    owners: Owners = msgspec.field(default_factory=dict)
     """Owners of PodGroups."""
     without_pods: tuple[jobs.Job, ...] = ()
     """PodGroups without any pod; schedulers leave most of them out of their cycles."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Figure:
+class Figure(msgspec.Struct, frozen=True, kw_only=True):
     """Amounts of one resource: in millicores for cpu, else in bytes or units."""
 
     has: float
@@ -70,8 +69,7 @@ class Figure:
         return 0.0 if self.deserves is None else max(0.0, self.has - self.deserves)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueRow:
+class QueueRow(msgspec.Struct, frozen=True, kw_only=True):
     """A queue with its figures."""
 
     name: str
@@ -91,8 +89,7 @@ class QueueRow:
     """Why it deserves what it deserves."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobRow:
+class JobRow(msgspec.Struct, frozen=True, kw_only=True):
     """A PodGroup with its pods."""
 
     namespace: str
@@ -141,8 +138,7 @@ class JobRow:
         return jobs.JobId(f"{self.namespace}/{self.name}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class View:
+class View(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that the page can show."""
 
     time: float
@@ -151,15 +147,15 @@ class View:
     """Parents before their children."""
     job_rows: tuple[JobRow, ...] = ()
     """Waiting jobs first, in the order of their turns, then the others by name."""
-    by_key: Mapping[jobs.JobId, jobs.Job] = field(default_factory=dict)
+    by_key: Mapping[jobs.JobId, jobs.Job] = msgspec.field(default_factory=dict)
     namespaces: frozenset[str] = frozenset()
     """Namespaces with jobs."""
-    total: Mapping[str, float] = field(default_factory=dict)
+    total: Mapping[str, float] = msgspec.field(default_factory=dict)
     """What is shared."""
     decisions: tuple[history.Decision, ...] = ()
     """The latest first."""
     samples: tuple[history.Sample, ...] = ()
-    versions: Mapping[str, int] = field(default_factory=dict)
+    versions: Mapping[str, int] = msgspec.field(default_factory=dict)
     """By section, a number that grows when the section changes."""
 
 

@@ -1,8 +1,9 @@
 """What a visitor may see of a view, as the JSON that docs/page.md describes. Pure."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from vscheduler.core.model import jobs, resources
 from vscheduler.mirror import phrases, plain_text, statuses
@@ -23,8 +24,7 @@ NODES_MAX = 8
 Document = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Access:
+class Access(msgspec.Struct, frozen=True, kw_only=True):
     """What a visitor may see, by the permissions of the visitor's token."""
 
     name: str
@@ -49,8 +49,7 @@ class Access:
         return self.pods_in is None or namespace in self.pods_in
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Query:
+class Query(msgspec.Struct, frozen=True, kw_only=True):
     """Which jobs a visitor asks for."""
 
     state: str = "waiting"

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
@@ -67,8 +66,7 @@ class SignIn(msgspec.Struct, forbid_unknown_fields=True):
     namespaces: list[str] = []
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Visit:
+class Visit(msgspec.Struct, frozen=True, kw_only=True):
     """The token of a request, and where it comes from."""
 
     token: str

@@ -5,8 +5,9 @@ Only the daemon's main loop calls these methods. `frozen` returns values for any
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
+
+import msgspec
 
 from vscheduler.core.model import decisions, jobs, snapshot
 from vscheduler.mirror import phrases, plain_text, wording
@@ -40,8 +41,7 @@ class DecisionKind(StrEnum):
     """The API server refused a bind or an eviction."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
+class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """A decision that was carried out, or refused."""
 
     time: float
@@ -52,24 +52,21 @@ class Decision:
     """What happened and why, in the words of events."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sample:
+class Sample(msgspec.Struct, frozen=True, kw_only=True):
     """The shares of queues at a moment: allocated ÷ deserved."""
 
     time: float
     shares: Mapping[str, float]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cycle:
+class Cycle(msgspec.Struct, frozen=True, kw_only=True):
     """The last cycle: its input and its result."""
 
     taken: snapshot.Snapshot
     result: decisions.CycleResult
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Past:
+class Past(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that is remembered, oldest first."""
 
     cycle: Cycle | None = None
@@ -100,13 +97,12 @@ class Observer:
         """Another instance schedules now."""
 
 
-@dataclass(slots=True, kw_only=True)
-class _Binds:
+class _Binds(msgspec.Struct, kw_only=True):
     """Binds of a job within a short time."""
 
     time: float
     job: jobs.JobId
-    named: list[tuple[str, str]] = field(default_factory=list)
+    named: list[tuple[str, str]] = msgspec.field(default_factory=list)
     count: int = 0
 
     def frozen(self) -> Decision:

@@ -9,11 +9,11 @@ import ssl
 import threading
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import cast
 
+import msgspec
 import structlog
 from aiohttp import web
 
@@ -41,8 +41,7 @@ class TlsError(Exception):
     """The files of the certificate can't be used: a sentence."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Certificate:
+class Certificate(msgspec.Struct, frozen=True, kw_only=True):
     """Files with a certificate and its private key, in PEM."""
 
     certificate: str
@@ -76,8 +75,7 @@ def _no_password() -> str:
     raise ValueError("the key has a password")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sources:
+class Sources(msgspec.Struct, frozen=True, kw_only=True):
     """Where the page has everything from. The functions are called in the page's thread."""
 
     look: Callable[[], Awaitable[cluster_view.Look]]

@@ -159,8 +159,8 @@ def _patch_threads(machine: threads.Machine) -> None:
     )
     _replace(socket, gethostname=lambda: machine.process.name)
     _replace(aiohappyeyeballs, start_connection=_no_socket)
-    _replace(watchdog, KillTimer=NoTimer)
-    _keyword_default(watchdog.Outlets, "end", leave)
+    outlets = functools.partial(watchdog.Outlets, end=leave)
+    _replace(watchdog, KillTimer=NoTimer, Outlets=outlets)
     unused = dict.fromkeys(("disable", "enable", "freeze", "set_threshold"), _nothing)
     _replace(application, gc=types.SimpleNamespace(**unused))
 

@@ -12,7 +12,7 @@ STRANGERS = {
 """By command, what it has no use for. kopf brings pykube along wherever it is installed."""
 
 HEAVY = (
-    *("aiohttp", "asyncio", "cryptography", "kopf", "kubernetes", "msgspec", "numpy"),
+    *("aiohttp", "asyncio", "cryptography", "kopf", "kubernetes", "numpy"),
     *("prometheus_client", "pykube", "requests", "rich", "structlog", "urllib3", "uvloop", "yaml"),
     *("vscheduler.cluster", "vscheduler.controllers", "vscheduler.sandbox"),
     *("vscheduler.daemon.configuration", "vscheduler.mirror.decode", "vscheduler.simulator"),

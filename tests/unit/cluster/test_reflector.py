@@ -4,12 +4,13 @@ import json
 import random
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 import pytest
 from aiohttp import web
+from msgspec.structs import replace
 from structlog import testing
 
 from tests import patience

@@ -1,9 +1,9 @@
 import asyncio
 import time
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from vscheduler.daemon import pacing
 from vscheduler.mirror.index import entries

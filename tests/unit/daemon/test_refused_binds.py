@@ -1,9 +1,9 @@
 """Pods that the API server refuses to bind: who is told so, and for how long."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests import patience, pictures
 from tests.unit.cluster.conftest import Serve

@@ -3,10 +3,10 @@
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from vscheduler.daemon import remedy_process, settings
 from vscheduler.web import remedies

@@ -1,8 +1,8 @@
-import dataclasses
 import threading
 import time
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests import patience, pictures, running
@@ -20,7 +20,7 @@ BORROWED = """
     job   gold/needy  min=2 phase=Inqueue  - -
 """
 
-LENIENT = dataclasses.replace(worlds.PACE, retry_seconds=10.0)
+LENIENT = msgspec.structs.replace(worlds.PACE, retry_seconds=10.0)
 """A pod that may not go is left out for long enough."""
 
 

@@ -1,10 +1,10 @@
 import asyncio
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from aiohttp import web
+from msgspec.structs import replace
 
 from tests.unit.cluster.conftest import Serve
 from vscheduler.daemon import settings, web_page

@@ -213,7 +213,9 @@ def _job(job: jobs.Job) -> Document:
     fields["classes"] = [(_kind(pod_class), counts) for pod_class, counts in job.classes.items()]
     tasks = []
     for task in job.tasks:
-        values = {name: getattr(task, name) for name in task.__slots__ if name != "pod_class"}
+        values = {
+            name: getattr(task, name) for name in task.__struct_fields__ if name != "pod_class"
+        }
         tasks.append((values, _kind(task.pod_class)))
     return {**fields, "tasks": tasks}
 

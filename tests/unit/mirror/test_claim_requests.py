@@ -1,6 +1,6 @@
-import dataclasses
 from typing import Any
 
+import msgspec
 import pytest
 
 from vscheduler.core.model import claim_decisions, storage
@@ -13,7 +13,7 @@ SELECTED = "volume.kubernetes.io/selected-node"
 BOUND_BY = "pv.kubernetes.io/bound-by-controller"
 CLAIM = storage.Claim(namespace="ns", name="data", uid="c1")
 DISK = storage.Volume(name="disk", uid="v1", available=True)
-RESERVED = dataclasses.replace(DISK, claim=storage.ClaimReference(namespace="ns", name="data"))
+RESERVED = msgspec.structs.replace(DISK, claim=storage.ClaimReference(namespace="ns", name="data"))
 
 
 def binding(volume: str | None = None) -> claim_decisions.ClaimBinding:
@@ -106,23 +106,23 @@ RESULTS: list[tuple[claim_requests.Change, claim_requests.Wanted, claim_requests
     (
         binding(),
         CLAIM,
-        dataclasses.replace(CLAIM, selected_node="n1", selection=SELECTION),
+        msgspec.structs.replace(CLAIM, selected_node="n1", selection=SELECTION),
     ),
     (
         binding("disk"),
         DISK,
-        dataclasses.replace(DISK, claim=MINE, selection=SELECTION, bound_by_controller=True),
+        msgspec.structs.replace(DISK, claim=MINE, selection=SELECTION, bound_by_controller=True),
     ),
-    (binding("disk"), RESERVED, dataclasses.replace(DISK, claim=MINE, selection=SELECTION)),
-    (WITHDRAWN, dataclasses.replace(CLAIM, selected_node="n1", selection=SELECTION), CLAIM),
+    (binding("disk"), RESERVED, msgspec.structs.replace(DISK, claim=MINE, selection=SELECTION)),
+    (WITHDRAWN, msgspec.structs.replace(CLAIM, selected_node="n1", selection=SELECTION), CLAIM),
     (
         release(),
-        dataclasses.replace(DISK, claim=MINE, selection=SELECTION, bound_by_controller=True),
+        msgspec.structs.replace(DISK, claim=MINE, selection=SELECTION, bound_by_controller=True),
         DISK,
     ),
     (
         release(reserved=True),
-        dataclasses.replace(DISK, claim=MINE, selection=SELECTION),
+        msgspec.structs.replace(DISK, claim=MINE, selection=SELECTION),
         RESERVED,
     ),
 ]
@@ -141,18 +141,24 @@ def test_the_object_is_known_before_it_is_written(
 @pytest.mark.parametrize(
     ("change", "value"),
     [
-        (binding(), dataclasses.replace(CLAIM, uid="c2")),
-        (WITHDRAWN, dataclasses.replace(CLAIM, uid="c2")),
-        (release(), dataclasses.replace(DISK, uid="v2")),
-        (binding("disk"), dataclasses.replace(DISK, claim=dataclasses.replace(MINE, name="other"))),
-        (binding("disk"), dataclasses.replace(DISK, claim=MINE)),
-        (binding("disk"), dataclasses.replace(DISK, deleting=True)),
-        (binding(), dataclasses.replace(CLAIM, volume="disk")),
-        (binding(), dataclasses.replace(CLAIM, deleting=True)),
-        (WITHDRAWN, dataclasses.replace(CLAIM, selected_node="n1", volume="disk")),
-        (release(), dataclasses.replace(DISK, claim=MINE, available=False)),
-        (release(), dataclasses.replace(DISK, claim=MINE, deleting=True)),
-        (release(), dataclasses.replace(DISK, claim=dataclasses.replace(MINE, name="other"))),
+        (binding(), msgspec.structs.replace(CLAIM, uid="c2")),
+        (WITHDRAWN, msgspec.structs.replace(CLAIM, uid="c2")),
+        (release(), msgspec.structs.replace(DISK, uid="v2")),
+        (
+            binding("disk"),
+            msgspec.structs.replace(DISK, claim=msgspec.structs.replace(MINE, name="other")),
+        ),
+        (binding("disk"), msgspec.structs.replace(DISK, claim=MINE)),
+        (binding("disk"), msgspec.structs.replace(DISK, deleting=True)),
+        (binding(), msgspec.structs.replace(CLAIM, volume="disk")),
+        (binding(), msgspec.structs.replace(CLAIM, deleting=True)),
+        (WITHDRAWN, msgspec.structs.replace(CLAIM, selected_node="n1", volume="disk")),
+        (release(), msgspec.structs.replace(DISK, claim=MINE, available=False)),
+        (release(), msgspec.structs.replace(DISK, claim=MINE, deleting=True)),
+        (
+            release(),
+            msgspec.structs.replace(DISK, claim=msgspec.structs.replace(MINE, name="other")),
+        ),
     ],
 )
 def test_an_object_that_is_another_by_now_is_left_alone(

@@ -1,6 +1,6 @@
-import dataclasses
 from typing import Any
 
+import msgspec
 import pytest
 
 from vscheduler.core.model import constraints, device_decisions, devices
@@ -77,7 +77,7 @@ RESERVED_OTHER = {
     "uid": "g1",
 }
 CLAIM = devices.ResourceClaim(namespace="ns", name="gpus", uid="c1", finalizers=("a.io/b",))
-SHARED = dataclasses.replace(CLAIM, allocation=ALLOCATION, reserved_for=(OTHER,))
+SHARED = msgspec.structs.replace(CLAIM, allocation=ALLOCATION, reserved_for=(OTHER,))
 METADATA = {"uid": "c1", "resourceVersion": "7"}
 
 
@@ -119,7 +119,7 @@ def test_a_patch_has_the_fields_of_kube_scheduler(case: str) -> None:
 
 def test_devices_of_every_node_have_no_selector() -> None:
     """Such as those of a network."""
-    allocation = dataclasses.replace(ALLOCATION, nodes=None, configurations=())
+    allocation = msgspec.structs.replace(ALLOCATION, nodes=None, configurations=())
     target = device_requests.Target(version="7", value=CLAIM)
     written = device_requests.status_patch(target, allocating(allocation))["status"]["allocation"]
     devices_written: Any = WRITTEN["devices"]
@@ -132,7 +132,7 @@ def test_a_claim_with_devices_has_a_finalizer() -> None:
     finalizers = ["a.io/b", device_requests.FINALIZER]
     patch = device_requests.protection(target, allocating(ALLOCATION))
     assert patch == {"metadata": {**METADATA, "finalizers": finalizers}}
-    protected = dataclasses.replace(CLAIM, finalizers=tuple(finalizers))
+    protected = msgspec.structs.replace(CLAIM, finalizers=tuple(finalizers))
     again = device_requests.Target(version="7", value=protected)
     assert device_requests.protection(again, allocating(ALLOCATION)) is None
     assert device_requests.protection(target, BACK) is None
@@ -140,7 +140,7 @@ def test_a_claim_with_devices_has_a_finalizer() -> None:
 
 def test_a_claim_is_known_before_it_is_written() -> None:
     """The next cycle sees it like that while the call is under way; no pod is there twice."""
-    allocated = dataclasses.replace(CLAIM, allocation=ALLOCATION, reserved_for=(POD,))
+    allocated = msgspec.structs.replace(CLAIM, allocation=ALLOCATION, reserved_for=(POD,))
     assert device_requests.result(CLAIM, allocating(ALLOCATION)) == allocated
     assert device_requests.result(allocated, allocating(None)) == allocated
     assert device_requests.result(allocated, BACK) == CLAIM
@@ -149,13 +149,13 @@ def test_a_claim_is_known_before_it_is_written() -> None:
 @pytest.mark.parametrize(
     ("change", "claim"),
     [
-        (allocating(ALLOCATION), dataclasses.replace(CLAIM, uid="c2")),
-        (allocating(ALLOCATION), dataclasses.replace(CLAIM, deleting=True)),
-        (allocating(ALLOCATION), dataclasses.replace(CLAIM, writing=True)),
+        (allocating(ALLOCATION), msgspec.structs.replace(CLAIM, uid="c2")),
+        (allocating(ALLOCATION), msgspec.structs.replace(CLAIM, deleting=True)),
+        (allocating(ALLOCATION), msgspec.structs.replace(CLAIM, writing=True)),
         (allocating(ALLOCATION), SHARED),
         (allocating(None), CLAIM),
         (BACK, CLAIM),
-        (BACK, dataclasses.replace(SHARED, uid="c2")),
+        (BACK, msgspec.structs.replace(SHARED, uid="c2")),
     ],
 )
 def test_a_claim_that_is_another_by_now_is_left_alone(

@@ -1,6 +1,6 @@
-import dataclasses
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests import pictures
@@ -64,8 +64,8 @@ def test_what_is_held_is_told_to_the_byte_and_what_is_owed_for_people() -> None:
     """A pod of 2,001 bytes counts, too; a share has no more digits than anybody reads."""
     odd = {"memory": 14 * GI + 2001}
     assert FIGURES.entitlement is not None
-    basis = dataclasses.replace(FIGURES.entitlement, deserved=odd, real_capability=odd)
-    figures = dataclasses.replace(
+    basis = msgspec.structs.replace(FIGURES.entitlement, deserved=odd, real_capability=odd)
+    figures = msgspec.structs.replace(
         FIGURES, allocated=odd, request=odd, used_by_other_schedulers={}, entitlement=basis
     )
     status = queue_status.status(figures, (), "mine")

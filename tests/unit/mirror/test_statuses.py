@@ -1,6 +1,6 @@
-import dataclasses
 from typing import Any
 
+import msgspec
 import pytest
 
 from vscheduler.core.model import claim_decisions, decisions, jobs
@@ -253,7 +253,7 @@ def test_a_pod_that_waits_for_volumes_is_told_so_though_it_has_a_node() -> None:
     notice = statuses.waiting_notice(pod, words)
     assert (notice.type, notice.reason, notice.message) == ("Normal", "WaitsForVolumes", text)
     assert about(seen) == ("Normal", "Unschedulable", text)
-    late = dataclasses.replace(waits, volumes=dataclasses.replace(wait, pause=60))
+    late = msgspec.structs.replace(waits, volumes=msgspec.structs.replace(wait, pause=60))
     seen = status(reason=late, unplaced=(task("g-0"),))
     ((pod, words),) = statuses.pod_words(seen)
     assert words.reason == "WaitsForVolumes"
@@ -284,7 +284,7 @@ def test_a_pod_that_cant_be_used_is_told_why_and_the_others_what_they_wait_for()
     waits = decisions.Reason(
         code=decisions.ReasonCode.POD_REJECTED, queue="a", tasks=2, rejected=1, rejection=bad
     )
-    gated = dataclasses.replace(bad, name="gated", gated=True)
+    gated = msgspec.structs.replace(bad, name="gated", gated=True)
     seen = status(reason=waits, unplaced=(task("g-0"),), rejections=(bad, gated))
     said = {pod.name: words for pod, words in statuses.pod_words(seen)}
     flaw = "spec.resourceClaims: no claims"
@@ -316,7 +316,7 @@ def test_a_queue_at_its_capability_is_not_helped_by_nodes_and_one_at_its_share_i
         waits = decisions.Reason(
             code=decisions.ReasonCode.QUEUE_OVER_SHARE,
             queue="q",
-            shortages=(dataclasses.replace(short, owner=owner),),
+            shortages=(msgspec.structs.replace(short, owner=owner),),
         )
         assert condition_reasons.pod_reason(waits) == word
 

@@ -1,6 +1,5 @@
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from vscheduler.core.model import claim_decisions
 from vscheduler.mirror import volume_wording

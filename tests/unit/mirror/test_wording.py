@@ -1,7 +1,7 @@
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.unit.mirror import test_device_wording as devices
 from tests.unit.mirror import test_volume_wording as volumes

@@ -1,10 +1,10 @@
 import fcntl
 import importlib.util
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from vscheduler.sandbox import binaries, errors, progress_report
 

@@ -24,8 +24,8 @@ def layout(tmp_path: Path) -> components.Layout:
 def test_ports_differ() -> None:
     """No two servers of one sandbox get the same port."""
     ports = components.choose_ports()
-    numbers = {getattr(ports, name) for name in ports.__slots__}
-    assert len(numbers) == len(ports.__slots__)
+    numbers = {getattr(ports, name) for name in ports.__struct_fields__}
+    assert len(numbers) == len(ports.__struct_fields__)
 
 
 @pytest.mark.parametrize("path", sorted(STAGES.glob("*.yaml")), ids=lambda path: path.stem)

@@ -1,8 +1,8 @@
-import dataclasses
 import datetime as dt
 from collections.abc import Iterable
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests import pictures
@@ -176,7 +176,7 @@ def test_a_budget_gets_back_what_runs_again() -> None:
     list(around.obey(result(evicts=(evict("j-0", app="db"),)), {}, NOW))
     list(around.obey(result(), {}, NOW + 1))
     back = {pod.metadata.name: pod for pod in around.pods()}["j-0-r1"]
-    bound = dataclasses.replace(task("j-0-r1"), uid=jobs.TaskId(back.metadata.uid))
+    bound = msgspec.structs.replace(task("j-0-r1"), uid=jobs.TaskId(back.metadata.uid))
     bind = result(binds=(decisions.Bind(task=bound, node="n1"),))
     assert told(around.obey(bind, {}, NOW + 2)) == [("j-0-r1", "Running", "n1"), ("calm", "1")]
     again = decisions.Evict(task=bound, node="n1", action="reclaim", beneficiary=None)

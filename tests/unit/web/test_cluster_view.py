@@ -1,6 +1,7 @@
 import asyncio
 import time
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from tests.web import clusters, stage
 from vscheduler.mirror import phrases

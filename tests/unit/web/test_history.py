@@ -1,5 +1,6 @@
 import time
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from tests.web import clusters, stage
 from vscheduler.core.model import decisions, jobs

@@ -10,9 +10,10 @@ import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import lru_cache, total_ordering
 from typing import Any, TypeAlias
+
+import msgspec
 
 from vscheduler.mirror.decode import quantities
 
@@ -62,8 +63,7 @@ class CelError(ValueError):
 
 
 @total_ordering
-@dataclass(frozen=True, slots=True)
-class Quantity:
+class Quantity(msgspec.Struct, frozen=True):
     """A quantity, comparable across units."""
 
     whole: int

@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
+
+import msgspec
 
 _PLACE = re.compile(r"(?P<file>.*?)(?::(?P<line>[0-9]+))?")
 _PLACED = re.compile(r"(?P<place>.+?:[0-9]+|[^:]+): (?P<message>.+)", re.DOTALL)
@@ -19,8 +20,7 @@ class Level(StrEnum):
     """The setting is valid but may not do what its author expects."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """A problem in the input."""
 
     level: Level
@@ -63,8 +63,7 @@ class Finding:
         return found["file"], int(found["line"]) if found["line"] else None
 
 
-@dataclass(frozen=True, slots=True)
-class FindingText:
+class FindingText(msgspec.Struct, frozen=True):
     """A finding about an object whose file and line are still to be filled in."""
 
     name: str

@@ -1,10 +1,11 @@
 """All checks combined: from files and a configuration to findings."""
 
+import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import msgspec
 import yaml
 
 from vscheduler.cli import reading
@@ -36,8 +37,7 @@ BUILT_IN = "built-in configuration"
 """The place of findings about the built-in configuration."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckOptions:
+class CheckOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Options of a check run."""
 
     options: run.Options
@@ -46,14 +46,13 @@ class CheckOptions:
     autoscaler: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class Report(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a check run."""
 
     found: Sequence[findings.Finding]
     objects: int = 0
     """How many objects were examined."""
-    ignored: Mapping[str, int] = field(default_factory=dict)
+    ignored: Mapping[str, int] = msgspec.field(default_factory=dict)
     """Documents of irrelevant kinds, counted by kind."""
 
 
@@ -202,7 +201,9 @@ class _Inspection:
         they seem to.
         """
         # With the reason about a hard topology, a cycle would not report further defects.
-        result = cycle.run_cycle(self._snapshot, replace(configured, hard_topology_waits=False))
+        result = cycle.run_cycle(
+            self._snapshot, dataclasses.replace(configured, hard_topology_waits=False)
+        )
         with_pods = frozenset(job.id for job in self._snapshot.jobs if job.tasks)
         complete = bool(self._named(events.Kind.QUEUE))
         found = list(groups.waiting(result, with_pods=with_pods, complete=complete))

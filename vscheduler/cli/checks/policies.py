@@ -5,7 +5,8 @@ foreign packages are treated like built-in plugins.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from vscheduler.core.api import contracts, hooks
 from vscheduler.core.config import policy, validation
@@ -20,8 +21,7 @@ ENTITLED = {"preempt": "preemptable", "reclaim": "reclaimable"}
 """By action, the hook that decides who may lose pods to whom."""
 
 
-@dataclass(frozen=True, slots=True)
-class Trap:
+class Trap(msgspec.Struct, frozen=True):
     """A pitfall, and the word that locates the pitfall in the file."""
 
     subject: str

@@ -4,7 +4,8 @@ plugins.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from vscheduler.cli.checks import findings, policies
 from vscheduler.controllers.queues import queue_objects, queue_reconcile
@@ -26,8 +27,7 @@ FIELDS: Mapping[str, str] = {
 """The field to correct for a condition about the tree; spec.parent for all remaining conditions."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scene:
+class Scene(msgspec.Struct, frozen=True, kw_only=True):
     """The given queues, and the configuration they are checked under."""
 
     known: Mapping[str, queues.Queue]

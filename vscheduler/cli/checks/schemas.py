@@ -6,8 +6,9 @@ Null values count as absent, as in API servers.
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, TypeAlias
+
+import msgspec
 
 from vscheduler.cli.checks import cel
 from vscheduler.core.config import validation
@@ -25,8 +26,7 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
+class Fault(msgspec.Struct, frozen=True):
     """A field that violates the schema."""
 
     path: Path

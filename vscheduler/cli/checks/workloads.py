@@ -6,8 +6,10 @@ its automatic PodGroup would be made.
 
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
+
+import msgspec
+from msgspec.structs import replace
 
 from vscheduler.cli.checks import findings, misspellings
 from vscheduler.controllers.podgroups import group_terms
@@ -43,8 +45,7 @@ KINDS: Mapping[tuple[str, str], Path] = {
 """Where pod templates are, by API group and kind; in Ray and Volcano Jobs, where the list is."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Template:
+class Template(msgspec.Struct, frozen=True, kw_only=True):
     """A pod template of a workload, or a pod."""
 
     path: Path
@@ -63,8 +64,7 @@ class Template:
         return _mapping(self.tree, "spec")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Workload:
+class Workload(msgspec.Struct, frozen=True, kw_only=True):
     """An object that is a pod or creates pods."""
 
     group: str
@@ -82,8 +82,7 @@ class Workload:
         return self.group == "batch.volcano.sh"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     """What else the input has."""
 
     schedulers: Sequence[str]
@@ -96,8 +95,7 @@ class Surroundings:
     options: state.Options
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Remark:
+class Remark(msgspec.Struct, frozen=True, kw_only=True):
     """A finding about a part of a workload."""
 
     path: Path

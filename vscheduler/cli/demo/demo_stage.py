@@ -8,8 +8,8 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 
+import msgspec
 import urllib3
 
 from vscheduler.cli import screen
@@ -27,8 +27,7 @@ DAEMON = "vscheduler"
 LOOPBACK = "127.0.0.1"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stage:
+class Stage(msgspec.Struct, frozen=True, kw_only=True):
     """A control plane with tenants, and a daemon."""
 
     plane: control_plane.ControlPlane

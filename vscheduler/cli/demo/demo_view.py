@@ -10,9 +10,9 @@ summary.
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, TextIO, TypeAlias
 
+import msgspec
 import urllib3
 from prometheus_client import parser
 from rich import console, live
@@ -42,8 +42,7 @@ PLAIN_SECONDS = 1.0
 REFRESHES_PER_SECOND = 10
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gang:
+class Gang(msgspec.Struct, frozen=True, kw_only=True):
     """A job whose pods start together or not at all."""
 
     tenant: str
@@ -119,8 +118,7 @@ def queue(tenant: str) -> Object:
     }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
+class Share(msgspec.Struct, frozen=True, kw_only=True):
     """A queue's figures; CPU in cores."""
 
     allocated: float = 0.0
@@ -128,8 +126,7 @@ class Share:
     share: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class Group(msgspec.Struct, frozen=True, kw_only=True):
     """A PodGroup with the state of its pods."""
 
     gang: Gang
@@ -155,8 +152,7 @@ class Group:
         return 0 < self.bound < self.gang.pods
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class View:
+class View(msgspec.Struct, frozen=True, kw_only=True):
     """The cluster at a moment."""
 
     shares: Mapping[str, Share]

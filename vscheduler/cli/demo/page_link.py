@@ -3,8 +3,8 @@ address.
 """
 
 import json
-from dataclasses import dataclass
 
+import msgspec
 import urllib3
 
 from vscheduler.cli.demo import tenant_roles
@@ -20,8 +20,7 @@ ROLE = "cluster-admin"
 """Visitors of the demo see everything; nothing on the page changes anything."""
 
 
-@dataclass(frozen=True, slots=True)
-class PageLink:
+class PageLink(msgspec.Struct, frozen=True):
     """Makes links to the page."""
 
     api: client.Client

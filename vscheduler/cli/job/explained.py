@@ -1,8 +1,9 @@
 """`vscheduler job why`: why a job waits, where in line it is, and what would help, as text."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from vscheduler.cli import screen
 from vscheduler.cli.job import job_figures, job_tables
@@ -16,8 +17,7 @@ PODS_MAX = 5
 """How many pods with messages of their own are named."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Explained:
+class Explained(msgspec.Struct, frozen=True, kw_only=True):
     """A job, and all that is known of why it waits."""
 
     job: job_figures.Job

@@ -2,8 +2,9 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from vscheduler.cli import screen
 from vscheduler.cli.queue import queue_figures
@@ -18,8 +19,7 @@ FINISHED = ("Succeeded", "Failed")
 SCHEDULER = "scheduling.volcano.sh/scheduler-name"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pod:
+class Pod(msgspec.Struct, frozen=True, kw_only=True):
     """A pod of a job."""
 
     name: str
@@ -37,8 +37,7 @@ class Pod:
     """When the pod was evicted, and for whom."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class Job(msgspec.Struct, frozen=True, kw_only=True):
     """A PodGroup with its pods."""
 
     namespace: str
@@ -93,8 +92,7 @@ class Job:
         return bool(self.since)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Places:
+class Places(msgspec.Struct, frozen=True, kw_only=True):
     """Places in line, by `namespace/name` of the PodGroup."""
 
     found: Mapping[str, waiting_line.Place]

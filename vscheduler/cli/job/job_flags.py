@@ -1,10 +1,10 @@
 """Flags of `vscheduler job list|get|why`."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeVar
 
 import click
+import msgspec
 
 from vscheduler.cli import lazy_commands, screen
 from vscheduler.cli.queue import cluster_client
@@ -15,8 +15,7 @@ with lazy_commands.importing():
 Command = TypeVar("Command", bound=Callable[..., None])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Flags:
+class Flags(msgspec.Struct, frozen=True, kw_only=True):
     """Flags of all three commands."""
 
     kubeconfig: str

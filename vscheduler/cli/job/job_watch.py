@@ -1,7 +1,8 @@
 """`-w` of `job list`: follows all kinds that the order of jobs depends on."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from vscheduler.cli.job import placing
 from vscheduler.cli.queue import cluster_client, queue_watch

@@ -5,7 +5,8 @@ import shutil
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 from vscheduler.cli import output, screen
 from vscheduler.cli.job import (
@@ -24,14 +25,13 @@ INDENT = 4
 """Indentation of JSON, as in kubectl."""
 
 
-@dataclass(slots=True, kw_only=True)
-class Listing:
+class Listing(msgspec.Struct, kw_only=True):
     """Prints lists of jobs; with --watch, what changed."""
 
     output: str
     headers: bool
     namespaces: bool
-    said: set[str] = field(default_factory=set)
+    said: set[str] = msgspec.field(default_factory=set)
     shown: dict[str, object] | None = None
 
     def __call__(self, found: Sequence[job_figures.Job], seen: placing.Seen) -> None:

@@ -6,12 +6,12 @@ import ssl
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 from urllib.parse import quote, urlsplit
 
+import msgspec
 import urllib3
 
 from vscheduler.cli import screen
@@ -33,8 +33,7 @@ LOOPBACK = ("localhost", "127.0.0.1", "::1")
 Document = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Login:
+class Login(msgspec.Struct, frozen=True, kw_only=True):
     """Where the page is, and who asks."""
 
     server: str

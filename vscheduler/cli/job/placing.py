@@ -2,8 +2,9 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from vscheduler.cli.job import job_figures
 from vscheduler.cli.queue import cluster_client
@@ -25,12 +26,11 @@ SURROUNDINGS = (
 NO_PLACES = job_figures.Places(found={}, approximate=True)
 
 
-@dataclass(slots=True, kw_only=True)
-class Seen:
+class Seen(msgspec.Struct, kw_only=True):
     """What the user may read of a cluster."""
 
-    objects: dict[Kind, Sequence[cluster_client.Object]] = field(default_factory=dict)
-    left_out: dict[Kind, str] = field(default_factory=dict)
+    objects: dict[Kind, Sequence[cluster_client.Object]] = msgspec.field(default_factory=dict)
+    left_out: dict[Kind, str] = msgspec.field(default_factory=dict)
     """Why a kind is missing, or is known only in one namespace."""
     node_selector: tuple[tuple[str, str], ...] = ()
     """The labels of which the scheduler's nodes have one; empty: all nodes."""

@@ -2,8 +2,9 @@
 
 import gc
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from vscheduler.cli.job import job_figures, placing
 from vscheduler.cli.queue import cluster_client

@@ -1,7 +1,8 @@
 """Which jobs `vscheduler job list` shows, and in which order."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from vscheduler.cli.job import job_figures
 from vscheduler.core.model import jobs
@@ -15,8 +16,7 @@ OTHERS_MAX = 3
 ORDERS = ("place", "name", "queue", "age", "waiting", "pods")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
+class Selection(msgspec.Struct, frozen=True, kw_only=True):
     """Which jobs are shown, and in which order."""
 
     queues: Sequence[str] = ()

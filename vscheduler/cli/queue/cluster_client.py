@@ -11,13 +11,13 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, NoReturn, Protocol, TypeVar
 from urllib.parse import quote
 
 import click
+import msgspec
 import pykube
 import requests
 import urllib3
@@ -88,16 +88,14 @@ class Forbidden(ClusterError):  # noqa: N818 - what the question is
     """The user lacks the permission."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Listing:
+class Listing(msgspec.Struct, frozen=True, kw_only=True):
     """All objects of a kind, and the version to watch from."""
 
     items: list[Object]
     version: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class Change(msgspec.Struct, frozen=True, kw_only=True):
     """A new, changed or deleted object."""
 
     item: Object

@@ -10,10 +10,10 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TypeVar
 
 import click
+import msgspec
 
 from vscheduler.cli import output, screen
 from vscheduler.cli.queue import (
@@ -37,8 +37,7 @@ NAME_PREFIX = "queue.scheduling.volcano.sh/"
 Command = TypeVar("Command", bound=Callable[..., None])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Flags:
+class Flags(msgspec.Struct, frozen=True, kw_only=True):
     """The flags of list, get and tree."""
 
     output: str
@@ -59,8 +58,7 @@ class Flags:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Presentation:
+class Presentation(msgspec.Struct, frozen=True, kw_only=True):
     """How a command presents a cluster."""
 
     lines: queue_watch.Lines

@@ -6,9 +6,10 @@ Objects are taken as they are: unwritten fields are absent, unreadable values ar
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
+
+import msgspec
 
 from vscheduler.cli import screen
 from vscheduler.core.model import jobs, queues, resources
@@ -30,8 +31,7 @@ GroupCounts = Mapping[tuple[str, str], int]
 """Number of PodGroups by queue and phase."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class Group(msgspec.Struct, frozen=True, kw_only=True):
     """A PodGroup, reduced to fields relevant for its queue."""
 
     key: str
@@ -42,8 +42,7 @@ class Group:
     """The message of condition Unschedulable while the condition is True."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Counts:
+class Counts(msgspec.Struct, frozen=True, kw_only=True):
     """Numbers of PodGroups by phase."""
 
     pending: int
@@ -51,8 +50,7 @@ class Counts:
     running: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class Part(msgspec.Struct, frozen=True, kw_only=True):
     """What a scheduler has given to a queue, and what the queue deserves under this scheduler."""
 
     scheduler: str
@@ -61,8 +59,7 @@ class Part:
     share: float | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Figures:
+class Figures(msgspec.Struct, frozen=True, kw_only=True):
     """A queue with its figures."""
 
     name: str

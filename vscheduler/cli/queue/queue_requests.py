@@ -5,10 +5,10 @@ reach it.
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 import click
+import msgspec
 
 from vscheduler.cli import screen
 from vscheduler.cli.queue import cluster_client, completion
@@ -25,8 +25,7 @@ OPEN, CLOSED, CLOSING = "Open", "Closed", "Closing"
 Command = TypeVar("Command", bound=Callable[..., None])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimeLimits:
+class TimeLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Time limits of a request."""
 
     seconds: float

@@ -1,11 +1,11 @@
 """`vscheduler queue set`: changes a queue, and prints each field as it was and as it is then."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
 import click
+import msgspec
 
 from vscheduler.cli.queue import cluster_client, completion, queue_changes
 from vscheduler.core.model import queues
@@ -38,8 +38,7 @@ class Target(Protocol):
         """Change a queue by a merge patch; return the queue as stored, or None if it is gone."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class Change(msgspec.Struct, frozen=True, kw_only=True):
     """A field with another value; None for an amount that isn't set."""
 
     path: tuple[str, ...]

@@ -7,7 +7,8 @@ stacked.
 
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from vscheduler.cli.queue import queue_figures
 from vscheduler.cli.queue.queue_figures import Figures, Group
@@ -31,8 +32,7 @@ def unpainted(_title: str, cell: str) -> str:
     return cell
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Style:
+class Style(msgspec.Struct, frozen=True, kw_only=True):
     """Output style."""
 
     now: float
@@ -43,8 +43,7 @@ class Style:
     paint: Paint = unpainted
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Columns:
+class Columns(msgspec.Struct, frozen=True, kw_only=True):
     """Titles and column widths, kept so that later lines align with earlier lines."""
 
     widths: Mapping[str, int]

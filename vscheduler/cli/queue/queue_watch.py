@@ -10,10 +10,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import click
+import msgspec
+from msgspec.structs import replace
 from rich import live, text
 
 from vscheduler.cli import output, screen
@@ -41,8 +42,7 @@ INDENT = 4
 """Indentation of JSON, as in kubectl."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
+class Failure(msgspec.Struct, frozen=True, kw_only=True):
     """A kind can't be listed. With `final`, nobody tries again."""
 
     error: cluster_client.ClusterError
@@ -53,16 +53,15 @@ Find: TypeAlias = cluster_client.Listing | cluster_client.Change | Failure
 News: TypeAlias = tuple[Kind, Find]
 
 
-@dataclass(slots=True, kw_only=True)
-class View:
+class View(msgspec.Struct, kw_only=True):
     """The known state of the cluster."""
 
-    queues: dict[str, cluster_client.Object] = field(default_factory=dict)
+    queues: dict[str, cluster_client.Object] = msgspec.field(default_factory=dict)
     groups: dict[str, queue_figures.Group] | None = None
     """None where PodGroups can't be read, or aren't needed."""
     left_out: str = ""
     """Why needed PodGroups are missing."""
-    troubles: dict[Kind, str] = field(default_factory=dict)
+    troubles: dict[Kind, str] = msgspec.field(default_factory=dict)
     """Why updates of a kind are interrupted."""
 
     def figures(self) -> list[queue_figures.Figures]:

@@ -12,14 +12,15 @@ import os
 import ssl
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
+import msgspec
 import structlog
 from kubernetes.aio import client, config
 from kubernetes.aio.client import rest
 from kubernetes.aio.config import incluster_config, kube_config
+from msgspec.structs import replace
 
 log = structlog.get_logger(__name__)
 
@@ -42,8 +43,7 @@ class CredentialsError(Exception):
     """The given flags and files do not lead to usable credentials."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Access:
+class Access(msgspec.Struct, frozen=True, kw_only=True):
     """How to reach the API server.
 
     With all fields empty: the pod's service account, else ~/.kube/config.
@@ -55,8 +55,7 @@ class Access:
     """Address of the API server; overrides the kubeconfig."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Held:
+class Held(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """Credentials at one point in time. New credentials are a new object."""
 
     context: ssl.SSLContext
@@ -66,8 +65,7 @@ class Held:
     """The Authorization header, if the credentials have a token."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Found:
+class _Found(msgspec.Struct, frozen=True, kw_only=True):
     """The result of reading all sources once."""
 
     configuration: client.Configuration

@@ -10,10 +10,11 @@ import socket
 import ssl
 import urllib.parse
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import Self, cast
 
 import httptools
+import msgspec
+from msgspec.structs import replace
 
 from vscheduler.cluster.http import responses, send_guard
 
@@ -32,8 +33,7 @@ class ConnectionBrokenError(ConnectionError):
     """The connection ended without a valid answer; the request may have been executed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True):
     """A complete HTTP response."""
 
     status: int
@@ -43,8 +43,7 @@ class Answer:
     """Whether the connection can carry another request."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Address:
+class Address(msgspec.Struct, frozen=True, kw_only=True):
     """Network address of the API server."""
 
     host: str

@@ -6,7 +6,6 @@ names the leader, so that the API server can refuse binds of a former leader (do
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 
@@ -51,8 +50,7 @@ class BindResult(StrEnum):
     """Not sent: by now the node lacks space for the pod, or accepts no pods."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """The result of one bind."""
 
     bind: decisions.Bind
@@ -66,8 +64,7 @@ Still = Callable[[decisions.Bind], bool]
 """Whether a bind is still correct, according to the latest watch events."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stamp:
+class Stamp(msgspec.Struct, frozen=True, kw_only=True):
     """Identity of the leader, where leader election is used."""
 
     holder: str

@@ -8,11 +8,11 @@ Errors of the API server are returned as results, never raised.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from vscheduler.cluster.http import connection, send_guard
 from vscheduler.cluster.writes import claim_binder, extended_claims, retries, write_queue
@@ -23,16 +23,14 @@ from vscheduler.mirror.decode import events
 Result = claim_binder.ClaimResult
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Write:
+class Write(msgspec.Struct, frozen=True, kw_only=True):
     """One change to send."""
 
     change: device_requests.Change
     target: device_requests.Target
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """The result of one change."""
 
     write: Write

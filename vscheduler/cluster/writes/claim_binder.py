@@ -7,7 +7,6 @@ result also shows what is stored now.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 
@@ -39,8 +38,7 @@ class ClaimResult(StrEnum):
     """Not sent: this instance may no longer write."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Write:
+class Write(msgspec.Struct, frozen=True, kw_only=True):
     """One change to send."""
 
     change: claim_requests.Change
@@ -50,8 +48,7 @@ class Write:
     patch: claim_requests.Body
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """The result of one change."""
 
     write: Write

@@ -6,7 +6,6 @@ counted.
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
@@ -29,8 +28,7 @@ API_VERSIONS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Identity:
+class Identity(msgspec.Struct, frozen=True, kw_only=True):
     """The reporter named in events."""
 
     controller: str
@@ -100,8 +98,7 @@ class EventRecorder:
             self._observe("event", "written")
 
 
-@dataclass(frozen=True, slots=True)
-class _Permitted:
+class _Permitted(msgspec.Struct, frozen=True):
     """A recorder bound to a permission."""
 
     recorder: EventRecorder

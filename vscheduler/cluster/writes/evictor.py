@@ -8,7 +8,6 @@ UID, so that a newer pod of the same name is not evicted instead.
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 
@@ -46,8 +45,7 @@ FREED = frozenset({EvictionResult.EVICTED, EvictionResult.GONE})
 """Results after which the pod's resources are free, or are being freed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Evictions that make sense only together."""
 
     evicts: tuple[decisions.Evict, ...]
@@ -66,8 +64,7 @@ class Plan:
         return self.evicts[0].beneficiary
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class Step(msgspec.Struct, frozen=True, kw_only=True):
     """The result of one eviction."""
 
     evict: decisions.Evict
@@ -76,8 +73,7 @@ class Step:
     """The API server's message, if the eviction was refused."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a plan, with a step for each eviction."""
 
     plan: Plan

@@ -6,9 +6,9 @@ creation got no answer is found again, and never made twice.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import msgspec
+from msgspec.structs import replace
 
 from vscheduler.cluster.http import connection
 from vscheduler.cluster.writes import retries

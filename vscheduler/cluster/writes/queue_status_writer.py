@@ -2,9 +2,9 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 
+import msgspec
 import structlog
 
 from vscheduler.cluster.http import connection, objects, send_guard
@@ -27,8 +27,7 @@ UID_DIFFERS = "metadata.uid: Invalid value"
 For PUT and DELETE the answer is a Conflict instead; a patch of `status` ignores the UID."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Reported:
+class _Reported(msgspec.Struct, frozen=True, kw_only=True):
     """The input of a queue's status: the figures of a cycle."""
 
     uid: str
@@ -36,8 +35,7 @@ class _Reported:
     excluded: tuple[decisions.Exclusion, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Sent:
+class _Sent(msgspec.Struct, frozen=True, kw_only=True):
     """The last status written to a queue."""
 
     uid: str
@@ -199,8 +197,7 @@ class QueueStatusWriter:
         self._sent.pop(name, None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Kept:
+class _Kept(msgspec.Struct, frozen=True, kw_only=True):
     """The usage record of a queue, with the queue's UID."""
 
     uid: str

@@ -8,11 +8,11 @@ patch is computed again from the newest object.
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
 import msgspec
+from msgspec.structs import replace
 
 from vscheduler.cluster.http import connection, responses, send_guard
 from vscheduler.cluster.writes import event_recorder, retries, write_queue
@@ -28,8 +28,7 @@ REASONS_SLACK = 1000
 pods."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredGroup:
+class StoredGroup(msgspec.Struct, frozen=True, kw_only=True):
     """A PodGroup as last seen by the watch."""
 
     uid: str
@@ -47,8 +46,7 @@ class Groups(Protocol):
         """Whether the pod's condition, as last seen, gives a reason for waiting."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Sent:
+class _Sent(msgspec.Struct, frozen=True, kw_only=True):
     """The last state written to a PodGroup, and the resourceVersion of the result."""
 
     uid: str

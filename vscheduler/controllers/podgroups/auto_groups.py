@@ -6,8 +6,9 @@ the controller's kind. A pod without a controller has a PodGroup of its own.
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from vscheduler.controllers.podgroups import group_terms
 from vscheduler.core.model import pod_texts, resources
@@ -39,8 +40,7 @@ _REPLICAS = {
 """Spec field with the number of pods, by API group and kind of the owner."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OwnerRef:
+class OwnerRef(msgspec.Struct, frozen=True, kw_only=True):
     """A pod's controller, as named in ownerReferences."""
 
     api_version: str
@@ -49,8 +49,7 @@ class OwnerRef:
     uid: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Owner:
+class Owner(msgspec.Struct, frozen=True, kw_only=True):
     """A controller as read from the API server."""
 
     ref: OwnerRef
@@ -60,8 +59,7 @@ class Owner:
     """How many pods the controller wants at a time; None for unknown kinds."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Member:
+class Member(msgspec.Struct, frozen=True, kw_only=True):
     """A pod, reduced to the fields that its automatic PodGroup depends on."""
 
     namespace: str

@@ -27,9 +27,10 @@ gets a new group.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeAlias
+
+import msgspec
 
 from vscheduler.controllers.podgroups import auto_groups
 from vscheduler.mirror import statuses
@@ -52,8 +53,7 @@ class OwnerState(StrEnum):
     """The owner couldn't be read: forbidden, or no answer."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pod:
+class Pod(msgspec.Struct, frozen=True, kw_only=True):
     """A pod in the group's namespace."""
 
     group: str
@@ -69,8 +69,7 @@ class Pod:
         return frozenset((self.group,)) if self.group else self.automatic
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class Found(msgspec.Struct, frozen=True, kw_only=True):
     """A group as read, with its usage."""
 
     uid: str
@@ -86,38 +85,33 @@ class Found:
     """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Keep:
+class Keep(msgspec.Struct, frozen=True, kw_only=True):
     """Keep the group; nothing is due."""
 
     why: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wait:
+class Wait(msgspec.Struct, frozen=True, kw_only=True):
     """The group is unused; check again at `until`."""
 
     until: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mark:
+class Mark(msgspec.Struct, frozen=True, kw_only=True):
     """Set the mark (`marking`), and check again."""
 
     uid: str
     resource_version: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unmark:
+class Unmark(msgspec.Struct, frozen=True, kw_only=True):
     """Remove the mark (`unmarking`)."""
 
     uid: str
     resource_version: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Delete:
+class Delete(msgspec.Struct, frozen=True, kw_only=True):
     """Delete the group with these preconditions (`preconditions`).
 
     On 409 check again. On 404 the group is gone. Without an answer check again, and never blindly
@@ -131,13 +125,11 @@ class Delete:
 Step: TypeAlias = Keep | Wait | Mark | Unmark | Delete
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Create:
+class Create(msgspec.Struct, frozen=True, kw_only=True):
     """No group exists: create the group. On 409 somebody else has created the group: read it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Join:
+class Join(msgspec.Struct, frozen=True, kw_only=True):
     """The pod may join the group now."""
 
 

@@ -6,8 +6,9 @@ forever.
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from vscheduler.core.model import jobs, pod_texts, resources
 from vscheduler.mirror.decode import fields, quantities
@@ -39,8 +40,7 @@ _NUMBER = re.compile(r"\+?[0-9]{1,10}", re.ASCII)
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
+class Problem(msgspec.Struct, frozen=True, kw_only=True):
     """An annotation that is unusable."""
 
     object: str
@@ -54,8 +54,7 @@ class Problem:
         return f"{self.object}: {self.field}: {self.message}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class Source(msgspec.Struct, frozen=True, kw_only=True):
     """An object whose annotations count."""
 
     object: str

@@ -5,11 +5,11 @@ kind only UID and kind are known, from the references in their pods.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 from vscheduler.controllers.podgroups import auto_groups, deletion
 from vscheduler.mirror import paths
@@ -43,32 +43,28 @@ WATCHED: Mapping[Kind, paths.Path] = {
 """The watched collections, over all namespaces."""
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(msgspec.Struct, frozen=True):
     """An owner as last seen."""
 
     namespace: str
     owner: auto_groups.Owner
 
 
-@dataclass(frozen=True, slots=True)
-class Listed:
+class Listed(msgspec.Struct, frozen=True):
     """All owners of a kind."""
 
     kind: Kind
     found: tuple[Seen, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Changed:
+class Changed(msgspec.Struct, frozen=True):
     """The owner exists and has the given content."""
 
     kind: Kind
     seen: Seen
 
 
-@dataclass(frozen=True, slots=True)
-class Removed:
+class Removed(msgspec.Struct, frozen=True):
     """The owner is gone."""
 
     kind: Kind

@@ -13,8 +13,9 @@ import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import partial
+
+import msgspec
 
 from vscheduler import backoff, containment
 from vscheduler.controllers import ports
@@ -34,8 +35,7 @@ from vscheduler.mirror.translate import group_names, pods
 Work = Callable[[], Awaitable[None]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Scope and behaviour of the controller."""
 
     schedulers: tuple[str, ...]
@@ -45,8 +45,7 @@ class Options:
     inherit_owner_annotations: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
+class Pace(msgspec.Struct, frozen=True, kw_only=True):
     """Intervals and limits of the controller. Times are in seconds."""
 
     debounce_seconds: float = 0.05
@@ -73,20 +72,18 @@ class Pace:
     """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outlets:
+class Outlets(msgspec.Struct, frozen=True, kw_only=True):
     """Receivers of the controller's reports."""
 
     observe: Callable[[str, str], None]
     """Called with each API call and its outcome."""
     notify: Callable[[statuses.EventNotice], None]
     """Called with events for users about their pods."""
-    failures: containment.Failures = field(default_factory=containment.Failures)
+    failures: containment.Failures = msgspec.field(default_factory=containment.Failures)
     """Work that fails unexpectedly."""
 
 
-@dataclass(frozen=True, slots=True)
-class Follow:
+class Follow(msgspec.Struct, frozen=True):
     """A changed owner, whose group may have to follow."""
 
     owner: str

@@ -5,8 +5,8 @@ The order is explained in deletion.py.
 
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
+import msgspec
 import structlog
 
 from vscheduler.controllers import ports
@@ -33,8 +33,7 @@ once more.
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OwnedPods:
+class OwnedPods(msgspec.Struct, frozen=True, kw_only=True):
     """Pods that share an automatic PodGroup; at least one pod."""
 
     namespace: str

@@ -7,8 +7,8 @@ then written separately, so that a slow write doesn't delay the writes after it.
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+import msgspec
 import structlog
 
 from vscheduler.controllers import ports
@@ -23,8 +23,7 @@ ROUNDS = 4
 FAILED = "the scheduler failed on the group"
 
 
-@dataclass(slots=True)
-class UnusedPodGroup:
+class UnusedPodGroup(msgspec.Struct):
     """A group that seems unused, with the progress of its deletion."""
 
     namespace: str

@@ -9,9 +9,9 @@ import asyncio
 import sys
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import structlog
 
 from vscheduler import backoff, containment
@@ -37,8 +37,7 @@ LISTS = "lists"
 Steps = list[tuple[queue_objects.Queue, queue_reconcile.Step]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
+class Pace(msgspec.Struct, frozen=True, kw_only=True):
     """Intervals of the controller. Seconds."""
 
     together_seconds: float = 0.05

@@ -6,9 +6,10 @@ controller.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, TypeAlias
+
+import msgspec
 
 from vscheduler.core.model import resources
 from vscheduler.mirror import paths
@@ -56,8 +57,7 @@ class Action(StrEnum):
     CLOSE = "CloseQueue"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Queue:
+class Queue(msgspec.Struct, frozen=True, kw_only=True):
     """A Queue as stored."""
 
     name: str
@@ -65,14 +65,14 @@ class Queue:
     version: str
     """metadata.resourceVersion."""
     parent: str = ""
-    deserved: resources.ResourceMap = field(default_factory=dict)
-    guarantee: resources.ResourceMap = field(default_factory=dict)
+    deserved: resources.ResourceMap = msgspec.field(default_factory=dict)
+    guarantee: resources.ResourceMap = msgspec.field(default_factory=dict)
     wanted: str = ""
     """The annotation `vscheduler.io/wanted-state`, unchecked."""
     closed_by_parent: bool = False
     finalizers: tuple[str, ...] = ()
     deleting: bool = False
-    status: Mapping[str, Any] = field(default_factory=dict)
+    status: Mapping[str, Any] = msgspec.field(default_factory=dict)
     """The part of the status that this controller writes: state, counts, its own conditions."""
 
     @property
@@ -81,8 +81,7 @@ class Queue:
         return str(self.status.get("state", ""))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class Group(msgspec.Struct, frozen=True, kw_only=True):
     """A PodGroup, with the queue and the field that count it."""
 
     uid: str
@@ -95,8 +94,7 @@ class Group:
     """`namespace/name`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
+class Command(msgspec.Struct, frozen=True, kw_only=True):
     """A request to open or close a Queue."""
 
     uid: str
@@ -118,8 +116,7 @@ class Command:
 Known: TypeAlias = Queue | Group | Command
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class Seen(msgspec.Struct, frozen=True, kw_only=True):
     """The object exists and has the given content."""
 
     item: Known
@@ -127,8 +124,7 @@ class Seen:
     """Whether the object was listed: no event tells of deletions before a list."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gone:
+class Gone(msgspec.Struct, frozen=True, kw_only=True):
     """The object is gone."""
 
     kind: Kind

@@ -8,8 +8,9 @@ queues closed by Volcano stay closed. Volcano: queue controller, state package.
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
+
+import msgspec
 
 from vscheduler.controllers.queues import queue_objects
 from vscheduler.core.model import queues, resources
@@ -36,8 +37,7 @@ Counts: TypeAlias = Mapping[str, int]
 """PodGroups of a queue by status field."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tree:
+class Tree(msgspec.Struct, frozen=True, kw_only=True):
     """The tree of Queues."""
 
     paths: Mapping[str, Sequence[str]]
@@ -46,8 +46,7 @@ class Tree:
     """By queue, the condition that describes a defect of the tree."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """The desired status and metadata of a Queue."""
 
     status: Body
@@ -60,22 +59,19 @@ class Plan:
     """Whether the queue has PodGroups or child queues, and carries the finalizer."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mark:
+class Mark(msgspec.Struct, frozen=True, kw_only=True):
     """Change annotations and finalizers of exactly the known version."""
 
     patch: Body
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tell:
+class Tell(msgspec.Struct, frozen=True, kw_only=True):
     """Write this status."""
 
     status: Body
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Release:
+class Release(msgspec.Struct, frozen=True, kw_only=True):
     """As far as known, the queue is empty: check live lists, then remove the finalizer."""
 
 

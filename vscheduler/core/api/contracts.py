@@ -20,10 +20,10 @@ modify no arguments, and answer equal questions equally: no clock, no randomness
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -46,8 +46,7 @@ Key: TypeAlias = float | tuple[float, ...]
 """The sort key of a queue, job or task: smaller comes first."""
 
 
-@dataclass(frozen=True, slots=True)
-class Argument:
+class Argument(msgspec.Struct, frozen=True):
     """Declares a configuration argument of a plugin or action.
 
     kind is bool, int, float, str, list or dict; an int is accepted for a float. A name ending in

@@ -5,10 +5,10 @@ Dispatch.each calls these functions, and treats a ValueError like any failure of
 """
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from types import NoneType
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -31,8 +31,7 @@ class Combine(StrEnum):
     LAST = "last that answers"
 
 
-@dataclass(frozen=True, slots=True)
-class Hook:
+class Hook(msgspec.Struct, frozen=True):
     """One row of the hook table."""
 
     volcano: str

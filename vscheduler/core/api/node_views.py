@@ -4,6 +4,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -56,8 +57,7 @@ class NodeView:
         return int(self.allocatable.shape[0])
 
 
-@dataclass(frozen=True, slots=True)
-class FilterResult:
+class FilterResult(msgspec.Struct, frozen=True):
     """The answer of one filter: the rows that pass, and why all other rows refuse the pod."""
 
     refusal: refusals.Refusal | str

@@ -6,9 +6,9 @@ schedulers.
 """
 
 from collections.abc import Hashable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -117,8 +117,7 @@ class DomainCounts(Protocol):
         """Count a pod with this presence (step 1), or remove the pod (step -1). Not for plugins."""
 
 
-@dataclass(frozen=True, slots=True)
-class TopologyCount:
+class TopologyCount(msgspec.Struct, frozen=True):
     """Pods whose topology domains attract or repel a task; the weight is 1 for required terms."""
 
     pods: DomainCounts
@@ -126,8 +125,7 @@ class TopologyCount:
     weight: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class SpreadCount:
+class SpreadCount(msgspec.Struct, frozen=True):
     """A topology spread constraint of the task, with the pods to be counted."""
 
     spread: constraints.Spread
@@ -135,8 +133,7 @@ class SpreadCount:
     counts_itself: bool
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PodAffinityState:
+class PodAffinityState(msgspec.Struct, frozen=True, eq=False):
     """The pods that matter for a task's affinity and spread. Equal tasks share one object."""
 
     key: Hashable
@@ -178,8 +175,7 @@ class PodAffinityCounts(Protocol):
         """Return the state for the task; None if no affinity or spread term concerns the task."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class NominatedReservations:
+class NominatedReservations(msgspec.Struct, frozen=True, eq=False):
     """Resources, ports and nodes reserved for pods of other schedulers, from the view of a task."""
 
     number: int

@@ -4,8 +4,8 @@ Used with `compatibility: volcano` only; core.preemption.planner plans for the w
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from vscheduler.core.model import decisions, jobs
@@ -18,8 +18,7 @@ TASK_COST = 100
 """Approximate microseconds for one task that looks for victims, without the search on nodes."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeByNodeSearch:
+class NodeByNodeSearch(msgspec.Struct, frozen=True, kw_only=True):
     """The search for victims on behalf of one task."""
 
     session: working.Session

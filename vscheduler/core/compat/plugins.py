@@ -338,13 +338,11 @@ class VolcanoDrf(drf.Drf):
         return victims
 
 
-class VolcanoWindow(tdm.Window):
+class VolcanoWindow(tdm.Window, frozen=True):
     """A window that includes its last second; a window across midnight is closed after midnight.
 
     Volcano: availableRevocableZone.
     """
-
-    __slots__ = ()
 
     def open(self, second: float) -> bool:
         """Whether the window is open at this second of the day."""

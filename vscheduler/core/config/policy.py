@@ -4,9 +4,12 @@ The format is Volcano's. Volcano silently ignores unknown names; here an unknown
 Names known to Volcano but not implemented here cause a warning and are left out.
 """
 
+import dataclasses
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
+
+import msgspec
+from msgspec.structs import replace
 
 from vscheduler.core.api import contracts, hooks
 from vscheduler.core.config import cycle_rules, validation
@@ -48,16 +51,16 @@ TOPOLOGY_PLUGIN = "network-topology-aware"
 together in the network."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PluginSetting:
     """A configured plugin in a tier."""
 
     plugin: type[contracts.Plugin]
-    arguments: Mapping[str, object] = field(default_factory=dict)
+    arguments: Mapping[str, object] = dataclasses.field(default_factory=dict)
     """Only the given arguments, with types as declared by the plugin."""
     off: frozenset[str] = frozenset()
     """Disabled flags, by Volcano's key."""
-    answers: frozenset[str] = field(init=False, compare=False, repr=False)
+    answers: frozenset[str] = dataclasses.field(init=False, compare=False, repr=False)
     """Hooks defined by the plugin and not disabled by a flag."""
 
     def __post_init__(self) -> None:
@@ -71,15 +74,14 @@ class PluginSetting:
         return frozenset(validation.FLAGS) - self.off
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ActionSetting:
+class ActionSetting(msgspec.Struct, frozen=True, kw_only=True):
     """A configured action."""
 
     action: type[contracts.Action[Any]]
-    arguments: Mapping[str, object] = field(default_factory=dict)
+    arguments: Mapping[str, object] = msgspec.field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
     """The program of a cycle: actions in order, plugins in tiers."""
 
@@ -92,16 +94,16 @@ class Policy:
     change while the Mirror stays."""
     hard_topology_waits: bool = True
     """Whether gangs with a hard network topology wait; otherwise such gangs start on any nodes."""
-    nodes_last: bool = field(init=False, compare=False, repr=False)
+    nodes_last: bool = dataclasses.field(init=False, compare=False, repr=False)
     """Whether all answers about nodes, classes and queues stay the same in every cycle."""
-    parks_jobs: bool = field(init=False, compare=False, repr=False)
+    parks_jobs: bool = dataclasses.field(init=False, compare=False, repr=False)
     """Whether jobs without room may be left out of cycles (session.parked_jobs): plugins declare
     what their answers about such jobs depend on."""
-    claims_last: bool = field(init=False, compare=False, repr=False)
+    claims_last: bool = dataclasses.field(init=False, compare=False, repr=False)
     """Whether no plugin's answers change with time alone."""
-    alike_by_age: bool = field(init=False, compare=False, repr=False)
+    alike_by_age: bool = dataclasses.field(init=False, compare=False, repr=False)
     """Whether jobs made from one template come in the order of their age."""
-    trees: frozenset[str] = field(init=False, compare=False, repr=False)
+    trees: frozenset[str] = dataclasses.field(init=False, compare=False, repr=False)
     """The names of the plugins that are configured with hierarchical queues."""
 
     def __post_init__(self) -> None:
@@ -125,7 +127,7 @@ class Policy:
 
     def with_argument(self, action: str, name: str, value: object) -> "Policy":
         """Return the policy with this argument for the action, wherever it is configured."""
-        return replace(
+        return dataclasses.replace(
             self,
             actions=tuple(
                 replace(setting, arguments={**setting.arguments, name: value})
@@ -144,8 +146,7 @@ class Policy:
         return plugin in self.trees
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compatibility:
+class Compatibility(msgspec.Struct, frozen=True, kw_only=True):
     """The plugins, actions and rules substituted by a compatibility mode.
 
     Each class replaces the default class of the same name.
@@ -156,8 +157,7 @@ class Compatibility:
     rules: cycle_rules.CycleRules = cycle_rules.DEFAULT
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parsed:
+class Parsed(msgspec.Struct, frozen=True, kw_only=True):
     """The result of parsing: a policy, unless there are problems.
 
     Warnings do not prevent a policy.

@@ -7,9 +7,10 @@ pkg/scheduler/conf, plugins/factory.go, actions/factory.go.
 import difflib
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TypeAlias
+
+import msgspec
 
 from vscheduler.core.api import contracts
 
@@ -89,8 +90,7 @@ TRUTHS = {"true": True, "false": False}
 """Text that Volcano accepts for a bool argument (Arguments.GetBool)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(msgspec.Struct, frozen=True):
     """An error, or a warning, at one place of the configuration."""
 
     path: Path

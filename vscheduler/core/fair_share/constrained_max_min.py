@@ -10,8 +10,7 @@ Array dimensions are Q queues, C domains (sets of nodes that some pods can use),
 model.resources.
 """
 
-from dataclasses import dataclass
-
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -21,8 +20,7 @@ ResourceArray = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SharingProblem:
+class SharingProblem(msgspec.Struct, frozen=True, kw_only=True):
     """Demand, supply and limits of all queues: the input of `shares`."""
 
     weights: ResourceArray
@@ -46,8 +44,7 @@ class SharingProblem:
     limit."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shares:
+class Shares(msgspec.Struct, frozen=True, kw_only=True):
     """The solution of a sharing problem: what each queue deserves."""
 
     deserved: ResourceArray

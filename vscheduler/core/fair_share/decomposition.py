@@ -10,8 +10,7 @@ polymatroid", 1980; Groenevelt, 1991.
    Both sides become components with totals of their own, and each starts again at step 1.
 """
 
-from dataclasses import dataclass
-
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -30,8 +29,7 @@ DONE = -1
 """The component number of vertices that are settled."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FlowGraph:
+class FlowGraph(msgspec.Struct, frozen=True, kw_only=True):
     """The graph of a sharing problem, all resources in one; amounts are fractions of the total.
 
     The vertices (V) are first queues, then kinds of nodes, then domains. Within each of the three

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple, Protocol
 
+import msgspec
+
 from vscheduler.core.model import jobs, queues, resources, snapshot
 
 Pair = tuple[str, jobs.PodClass]
@@ -59,8 +61,7 @@ class CountedPods:
 NOBODY = CountedPods()
 
 
-@dataclass(slots=True)
-class PodCount:
+class PodCount(msgspec.Struct):
     """How many pods of one class in one queue hold resources, and how many are pending."""
 
     place: Place

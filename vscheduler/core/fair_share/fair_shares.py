@@ -5,9 +5,9 @@ core.fair_share.constrained_max_min, where shares are computed.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -20,8 +20,7 @@ NEAR = 1e-9
 """Amounts that differ by less than this fraction of the total are equal."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueLimits:
+class QueueLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Capabilities and guarantees of all queues, (Q, R), in the order of `names`."""
 
     names: tuple[str, ...]

@@ -14,9 +14,9 @@ with the same path share a node, as in Volcano, and the older queue comes first.
 import itertools
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TypeAlias
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -50,16 +50,14 @@ SharePair: TypeAlias = tuple[float, float]
 """The shares of a node and of a sibling."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueuePath:
+class QueuePath(msgspec.Struct, frozen=True, kw_only=True):
     """The position of a queue: the nodes below the root with their weights, outermost first."""
 
     path: tuple[str, ...] = ()
     weights: tuple[float, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobUsage:
+class JobUsage(msgspec.Struct, frozen=True, kw_only=True):
     """One job with resources held and resources requested, held ones included."""
 
     job: str

@@ -10,9 +10,9 @@ Components without a common edge are solved together: numpy takes hardly longer 
 components than for one.
 """
 
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -38,8 +38,7 @@ class _Layer(NamedTuple):
     """Residual capacity from head to tail, for all edges of the network."""
 
 
-@dataclass(slots=True, kw_only=True)
-class FlowNetwork:
+class FlowNetwork(msgspec.Struct, kw_only=True):
     """A flow and its residual network, with V vertices and E edges.
 
     Amounts are fractions of the total. The first `queue_edges` edges lead from queues to domains.
@@ -61,11 +60,11 @@ class FlowNetwork:
     bounds: ResourceArray
     """Capacity of each edge, from queue to domain or from domain to kind, (E,)."""
     queue_edges: int
-    excess: ResourceArray = field(default_factory=lambda: np.zeros(0))
+    excess: ResourceArray = msgspec.field(default_factory=lambda: np.zeros(0))
     """Amounts that have reached a vertex and still have to move on, (V,)."""
-    residual: ResourceArray = field(default_factory=lambda: np.zeros(0))
+    residual: ResourceArray = msgspec.field(default_factory=lambda: np.zeros(0))
     """Free capacity of kinds, (V,); 0 for all other vertices."""
-    distance: Indices = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
+    distance: Indices = msgspec.field(default_factory=lambda: np.zeros(0, dtype=np.intp))
     """Length of the shortest path to a kind with free capacity, counted from 1; 0 where there is no
     path: (V,)."""
 

@@ -7,9 +7,9 @@ each domain is kept together with them (KnownDomains).
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 
+import msgspec
 import numpy as np
 
 from vscheduler.core.fair_share import demands, usable_nodes
@@ -20,20 +20,18 @@ DOMAINS_MAX = 512
 union of their nodes. Pods that each name a node of their own would otherwise make a domain each."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Domain:
+class Domain(msgspec.Struct, frozen=True, eq=False):
     """A domain that is kept from cycle to cycle; equal domains are mostly one object."""
 
     mask: nodes.Mask
     """The nodes (N,)."""
 
 
-@dataclass(slots=True)
-class DomainDemand:
+class DomainDemand(msgspec.Struct):
     """What pods of one queue request in one domain."""
 
     pods: int = 0
-    amounts: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
+    amounts: defaultdict[str, int] = msgspec.field(default_factory=lambda: defaultdict(int))
     """By resource."""
 
     def add(self, more: "DomainDemand") -> None:
@@ -68,8 +66,7 @@ class DomainDemands:
             self.first[domain] = place
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ParkedDemands:
+class ParkedDemands(msgspec.Struct, frozen=True, eq=False):
     """Demand of parked pods, for nodes and queues as they are."""
 
     counted: demands.CountedPods
@@ -77,13 +74,12 @@ class ParkedDemands:
     found: DomainDemands
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class KnownDomains:
+class KnownDomains(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """What the last cycle knew of domains. It holds while nodes and queues are the same."""
 
-    unparked: Mapping[demands.Pair, Domain] = field(default_factory=dict)
+    unparked: Mapping[demands.Pair, Domain] = msgspec.field(default_factory=dict)
     """The domains of pairs; only pods without volumes and claims."""
-    parked: ParkedDemands = field(
+    parked: ParkedDemands = msgspec.field(
         default_factory=lambda: ParkedDemands(demands.NOBODY, DomainDemands())
     )
 

@@ -6,9 +6,9 @@ follow at once, but no pod is evicted for such a loss before the loss has lasted
 
 from collections import Counter
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 
 import numpy as np
+from msgspec.structs import replace
 
 from vscheduler.core.fair_share import usable_nodes
 from vscheduler.core.model import nodes, resources, snapshot

@@ -6,9 +6,9 @@ guaranteed amount even while the queue has no job.
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -89,8 +89,7 @@ class QueueUsage:
         return self.allocated[column] + self.inqueue[column] - self.elastic[column]
 
 
-@dataclass(frozen=True, slots=True)
-class ExceededLimit:
+class ExceededLimit(msgspec.Struct, frozen=True):
     """A limit that a request would exceed."""
 
     usage: QueueUsage
@@ -99,8 +98,7 @@ class ExceededLimit:
     limit: float
 
 
-@dataclass(slots=True)
-class QueueSpec:
+class QueueSpec(msgspec.Struct):
     """The amounts in a Queue object, by column."""
 
     capability: Rows

@@ -4,8 +4,7 @@ A queue within its share can still stand in the way of another queue: its pods u
 need, while part of the share is on nodes only its own pods can use.
 """
 
-from dataclasses import dataclass
-
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -22,8 +21,7 @@ ResourceArray = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeldResources:
+class HeldResources(msgspec.Struct, frozen=True, kw_only=True):
     """Resources of running pods by place, without pinned pods.
 
     Each of the M places is a queue, a domain and a kind of nodes.

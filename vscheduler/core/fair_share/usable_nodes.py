@@ -1,9 +1,9 @@
 """Usable nodes: which nodes pods of a class and a queue could use, whichever pods run there now."""
 
 from collections.abc import Container, Mapping
-from dataclasses import dataclass
 from typing import Protocol
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -40,8 +40,7 @@ class ClusterView(Protocol):
         """Pairs of queue and pod class that, as already known, can use no node as nodes are."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PoolNodes:
+class PoolNodes(msgspec.Struct, frozen=True, kw_only=True):
     """Nodes with their resources and usage; all arrays are (N, R)."""
 
     layout: nodes.NodeLayout

@@ -5,14 +5,14 @@ first asks for the volumes (PrepareClaims), and binds the pods in a later cycle.
 in vain is given back (ReleaseClaim, ReleaseVolume).
 """
 
-from dataclasses import dataclass
 from typing import TypeAlias
+
+import msgspec
 
 from vscheduler.core.model import jobs
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimBinding:
+class ClaimBinding(msgspec.Struct, frozen=True, kw_only=True):
     """A claim that must be bound before a pod may start on a node."""
 
     namespace: str
@@ -32,8 +32,7 @@ class ClaimBinding:
         return f"{self.namespace}/{self.name}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PrepareClaims:
+class PrepareClaims(msgspec.Struct, frozen=True, kw_only=True):
     """Decision to ask for the volumes of pods that wait on their nodes until these are bound."""
 
     job: jobs.JobId
@@ -43,8 +42,7 @@ class PrepareClaims:
     """What the API server doesn't show yet, sorted by claim."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReleaseClaim:
+class ReleaseClaim(msgspec.Struct, frozen=True, kw_only=True):
     """Decision to withdraw the selected node of a claim that isn't bound and that no pod waits for.
 
     Kubernetes: the annotation volume.kubernetes.io/selected-node.
@@ -62,8 +60,7 @@ class ReleaseClaim:
         return f"{self.namespace}/{self.name}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReleaseVolume:
+class ReleaseVolume(msgspec.Struct, frozen=True, kw_only=True):
     """Decision to withdraw a volume from a claim that isn't bound to it and has no waiting pod.
 
     Kubernetes: spec.claimRef.
@@ -80,8 +77,7 @@ class ReleaseVolume:
 Release: TypeAlias = ReleaseClaim | ReleaseVolume
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VolumeWait:
+class VolumeWait(msgspec.Struct, frozen=True, kw_only=True):
     """How far the volumes of a job are, as part of a reason."""
 
     bound: int
@@ -102,8 +98,7 @@ class VolumeWait:
     runs; then node and time are those of the attempt."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimRequest:
+class ClaimRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What was asked for to have a claim bound."""
 
     node: str
@@ -113,8 +108,7 @@ class ClaimRequest:
     """Seconds since the epoch."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pause:
+class Pause(msgspec.Struct, frozen=True, kw_only=True):
     """For how long a claim is not asked for on a node again, or on any node."""
 
     node: str
@@ -125,8 +119,7 @@ class Pause:
     """How long the pause is in all."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimAttempt:
+class ClaimAttempt(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of the attempts to have a claim bound, until it is."""
 
     uid: str

@@ -3,39 +3,14 @@
 Kubernetes: core/v1 NodeSelectorTerm, Toleration, Taint, ContainerPort.
 
 A pod may have thousands of constraints, each with several nested values, and each used as a key in
-many dictionaries. Each value therefore computes its hash only once (`hashed_once`).
+many dictionaries. Each value therefore computes its hash only once (`cache_hash`).
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias
 
-Value = TypeVar("Value", bound="Hashed")
-
-
-class Hashed:
-    """Base of frozen dataclasses with slots and the decorator `hashed_once`."""
-
-    __slots__ = ("_hash",)
-
-    _hash: int
-
-
-def hashed_once(cls: type[Value]) -> type[Value]:
-    """Make a class compute each instance's hash on first use and keep the result."""
-    work_out = cls.__hash__
-
-    def hash_of(self: Value) -> int:
-        try:
-            return self._hash
-        except AttributeError:
-            found = work_out(self)
-            object.__setattr__(self, "_hash", found)
-            return found
-
-    cls.__hash__ = hash_of  # type: ignore[assignment, method-assign]  # a decorator's way
-    return cls
+import msgspec
 
 
 class Operator(StrEnum):
@@ -57,9 +32,7 @@ class Effect(StrEnum):
     NO_EXECUTE = "NoExecute"
 
 
-@hashed_once
-@dataclass(frozen=True, slots=True)
-class Requirement(Hashed):
+class Requirement(msgspec.Struct, frozen=True, cache_hash=True):
     """A condition on a label, or on a field when listed in the fields of a Term."""
 
     key: str
@@ -67,9 +40,7 @@ class Requirement(Hashed):
     values: tuple[str, ...] = ()
 
 
-@hashed_once
-@dataclass(frozen=True, slots=True)
-class Selector(Hashed):
+class Selector(msgspec.Struct, frozen=True, cache_hash=True):
     """A label selector: all requirements must hold. Without requirements, every object matches.
 
     Kubernetes: meta/v1 LabelSelector, with matchLabels written as In.
@@ -93,9 +64,7 @@ def _holds(requirement: Requirement, value: str | None) -> bool:
     return value is None
 
 
-@hashed_once
-@dataclass(frozen=True, slots=True)
-class Term(Hashed):
+class Term(msgspec.Struct, frozen=True, cache_hash=True):
     """A node selector term: all requirements must hold.
 
     A term without requirements matches no node.
@@ -105,17 +74,14 @@ class Term(Hashed):
     fields: tuple[Requirement, ...] = ()
 
 
-@hashed_once
-@dataclass(frozen=True, slots=True)
-class PreferredTerm(Hashed):
+class PreferredTerm(msgspec.Struct, frozen=True, cache_hash=True):
     """A preferred node affinity term: adds `weight` (1 to 100) to the score of matching nodes."""
 
     weight: int
     term: Term
 
 
-@dataclass(frozen=True, slots=True)
-class Taint:
+class Taint(msgspec.Struct, frozen=True):
     """A node's taint, which keeps away pods without a matching toleration."""
 
     key: str
@@ -123,9 +89,7 @@ class Taint:
     effect: Effect
 
 
-@hashed_once
-@dataclass(frozen=True, slots=True)
-class Toleration(Hashed):
+class Toleration(msgspec.Struct, frozen=True, cache_hash=True):
     """A pod's toleration of taints. An empty key with `exists` tolerates every taint."""
 
     key: str = ""
@@ -145,8 +109,7 @@ class Toleration(Hashed):
         return self.exists or (bool(self.key) and self.value == taint.value)
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class HostPort:
+class HostPort(msgspec.Struct, frozen=True, order=True):
     """A host port of a pod. The address 0.0.0.0 stands for every address of the node."""
 
     address: str
@@ -160,9 +123,7 @@ class HostPort:
         return same and (self.address == other.address or wild in (self.address, other.address))
 
 
-@hashed_once
-@dataclass(frozen=True, slots=True)
-class ClaimUse(Hashed):
+class ClaimUse(msgspec.Struct, frozen=True, cache_hash=True):
     """A volume of a pod that comes from a claim, which may be a generic ephemeral volume."""
 
     claim: str
@@ -172,9 +133,7 @@ class ClaimUse(Hashed):
     """UID of the pod, if the claim is made for this pod (a generic ephemeral volume)."""
 
 
-@hashed_once
-@dataclass(frozen=True, slots=True)
-class ResourceClaimUse(Hashed):
+class ResourceClaimUse(msgspec.Struct, frozen=True, cache_hash=True):
     """A resource claim of a pod."""
 
     name: str
@@ -187,9 +146,7 @@ class ResourceClaimUse(Hashed):
     """Extended resources of the pod that the claim stands for, if the scheduler makes it."""
 
 
-@hashed_once
-@dataclass(frozen=True, slots=True)
-class DiskUse(Hashed):
+class DiskUse(msgspec.Struct, frozen=True, cache_hash=True):
     """A volume of a pod that names a disk of an in-tree plugin instead of a claim."""
 
     plugin: str
@@ -205,9 +162,7 @@ PodVolume: TypeAlias = ClaimUse | DiskUse
 """A volume of a pod that matters for the choice of a node."""
 
 
-@hashed_once
-@dataclass(frozen=True, slots=True)
-class PodSet(Hashed):
+class PodSet(msgspec.Struct, frozen=True, cache_hash=True):
     """The pods matched by a pod affinity term or spread constraint: labels and namespaces.
 
     Kubernetes: kube-scheduler framework.AffinityTerm, TopologySpreadConstraint.
@@ -230,9 +185,7 @@ class PodSet(Hashed):
         return namespace in self.namespaces or (more is not None and more.matches(namespace_labels))
 
 
-@hashed_once
-@dataclass(frozen=True, slots=True)
-class PodTerm(Hashed):
+class PodTerm(msgspec.Struct, frozen=True, cache_hash=True):
     """A pod affinity term: a set of pods, and the label that defines topology domains.
 
     Nodes with equal values of the label form a topology domain.
@@ -242,9 +195,7 @@ class PodTerm(Hashed):
     topology_key: str
 
 
-@hashed_once
-@dataclass(frozen=True, slots=True)
-class PreferredPodTerm(Hashed):
+class PreferredPodTerm(msgspec.Struct, frozen=True, cache_hash=True):
     """A preferred pod affinity term: adds `weight` for each matching pod in a node's domain.
 
     The weight is 1 to 100 for affinity, and negative for anti-affinity.
@@ -254,9 +205,7 @@ class PreferredPodTerm(Hashed):
     term: PodTerm
 
 
-@hashed_once
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spread(Hashed):
+class Spread(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
     """A topology spread constraint: how evenly pods spread over the domains of a node label.
 
     Kubernetes: core/v1 TopologySpreadConstraint.
@@ -277,9 +226,7 @@ class Spread(Hashed):
     """Whether nodes with taints not tolerated by the pod are left out of the count."""
 
 
-@hashed_once
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Constraints(Hashed):
+class Constraints(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
     """All constraints of a pod on its node."""
 
     node_selector: tuple[tuple[str, str], ...] = ()

@@ -4,9 +4,10 @@
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeAlias
+
+import msgspec
 
 from vscheduler.core.model import (
     claim_decisions,
@@ -22,16 +23,14 @@ from vscheduler.core.model import (
 from vscheduler.core.model import nodes as tables
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bind:
+class Bind(msgspec.Struct, frozen=True, kw_only=True):
     """Decision to bind a task to a node now."""
 
     task: jobs.Task
     node: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pipeline:
+class Pipeline(msgspec.Struct, frozen=True, kw_only=True):
     """Decision that a task waits for resources being freed on a node (Volcano: pipelined).
 
     Nothing is sent.
@@ -41,8 +40,7 @@ class Pipeline:
     node: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Evict:
+class Evict(msgspec.Struct, frozen=True, kw_only=True):
     """Decision to evict a task so that a job can start."""
 
     task: jobs.Task
@@ -59,8 +57,7 @@ class Evict:
     in exchange."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShareAfter:
+class ShareAfter(msgspec.Struct, frozen=True, kw_only=True):
     """The effect of an eviction on two queues: allocated ÷ deserved of the claimed resource."""
 
     loser: float
@@ -126,8 +123,7 @@ class ReasonCode(StrEnum):
     BIND_REFUSED = "BindRefused"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shortage:
+class Shortage(msgspec.Struct, frozen=True, kw_only=True):
     """A resource of which too little is left under a limit. Units as in resources.ResourceMap."""
 
     resource: str
@@ -139,8 +135,7 @@ class Shortage:
     job's queue, or when the reason names the owner."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueLimit:
+class QueueLimit(msgspec.Struct, frozen=True, kw_only=True):
     """A limit for the sum of what a queue's pods ask for."""
 
     resource: str
@@ -155,8 +150,7 @@ class QueueLimit:
     """The nodes (N,) whose pods count; None means wherever the pods are."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AdmissionFailure:
+class AdmissionFailure(msgspec.Struct, frozen=True, kw_only=True):
     """Why a PodGroup is not admitted: a plugin's vote against admission, with numbers."""
 
     code: ReasonCode
@@ -168,8 +162,7 @@ class AdmissionFailure:
     """Why the queue is excluded from scheduling."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RefusedBind:
+class RefusedBind(msgspec.Struct, frozen=True, kw_only=True):
     """A pod that the API server refused to bind to a node, with the API server's message."""
 
     task: jobs.Task
@@ -177,8 +170,7 @@ class RefusedBind:
     message: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MissingResource:
+class MissingResource(msgspec.Struct, frozen=True, kw_only=True):
     """The largest free amount of a resource on any node usable by the pod."""
 
     resource: str
@@ -193,8 +185,7 @@ LEAVES_MAX = 5
 """How many leaf queues are named when a job was submitted to an inner queue."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reason:
+class Reason(msgspec.Struct, frozen=True, kw_only=True):
     """The dominant reason why a job, or the rest of a job, is not placed, with numbers."""
 
     code: ReasonCode
@@ -206,7 +197,7 @@ class Reason:
     placed: int = 0
     """Number of pods that have a place, or found a place in this cycle."""
     role: str = ""
-    request: resources.ResourceMap = field(default_factory=dict)
+    request: resources.ResourceMap = msgspec.field(default_factory=dict)
     """Request of the pod that found no node."""
     capacity: int = 0
     """How many of the required pods would fit if all nodes were empty."""
@@ -238,8 +229,7 @@ class Reason:
     """What the search for the whole gang has shown, where pods of different kinds are needed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupStatus:
+class GroupStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The intended status of a PodGroup after this cycle."""
 
     job: jobs.JobId
@@ -284,8 +274,7 @@ class LimitedBy(StrEnum):
     """The remaining resources are divided among competing queues by weight."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Basis:
+class Basis(msgspec.Struct, frozen=True, kw_only=True):
     """How the deserved amount of one resource was computed for a queue.
 
     Amounts may be fractions.
@@ -309,8 +298,7 @@ class Basis:
     """The part of the guarantee in effect."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entitlement:
+class Entitlement(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a fairness plugin for a queue. Amounts may be fractions."""
 
     deserved: Mapping[str, float]
@@ -318,13 +306,12 @@ class Entitlement:
     share: float = 0.0
     problem: queues.QueueProblem | None = None
     """Why the queue is excluded from scheduling, and where to fix the cause."""
-    bases: Mapping[str, Basis] = field(default_factory=dict)
+    bases: Mapping[str, Basis] = msgspec.field(default_factory=dict)
     """By resource, for resources requested by the queue or guaranteed to the queue. Empty when the
     plugin gives no details."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Exclusion:
+class Exclusion(msgspec.Struct, frozen=True, kw_only=True):
     """Nodes unusable for the pods of every queue, whose resources are not shared out."""
 
     refusal: refusals.Refusal
@@ -332,8 +319,7 @@ class Exclusion:
     """Sorted."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueFigures:
+class QueueFigures(msgspec.Struct, frozen=True, kw_only=True):
     """A queue's figures after this cycle, not counting jobs of other schedulers."""
 
     name: str
@@ -341,10 +327,10 @@ class QueueFigures:
     weight: int
     allocated: Mapping[str, float]
     request: Mapping[str, float]
-    used_by_other_schedulers: Mapping[str, float] = field(default_factory=dict)
+    used_by_other_schedulers: Mapping[str, float] = msgspec.field(default_factory=dict)
     """Amounts held by the queue's pods under other schedulers; in neither `allocated` nor
     `request`."""
-    capability: resources.ResourceMap = field(default_factory=dict)
+    capability: resources.ResourceMap = msgspec.field(default_factory=dict)
     """The queue's spec.capability. A missing resource is unlimited."""
     entitlement: Entitlement | None = None
     usage: queues.Usage | None = None  # over time, if a plugin records usage
@@ -356,8 +342,7 @@ class QueueFigures:
         return self.entitlement.problem if self.entitlement is not None else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
+class Fault(msgspec.Struct, frozen=True, kw_only=True):
     """A plugin failure. The plugin is skipped for the rest of the cycle."""
 
     plugin: str
@@ -365,8 +350,7 @@ class Fault:
     error: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CycleResult:
+class CycleResult(msgspec.Struct, frozen=True, kw_only=True):
     """All decisions of a cycle, in canonical order."""
 
     binds: tuple[Bind, ...]
@@ -391,10 +375,10 @@ class CycleResult:
     """False when the cycle's budget ran out before every job had its turn."""
     wake_at: float | None = None
     """The earliest time at which a decision could change without an event."""
-    costs: Mapping[str, int] = field(default_factory=dict)
+    costs: Mapping[str, int] = msgspec.field(default_factory=dict)
     """Cost by namespace, in units of work of core.cycle; namespaces with binds are left out."""
     spent: int = 0
     """The cost of all operations, in the same units, without opening the session."""
-    work: Mapping[str, int] = field(default_factory=dict)
+    work: Mapping[str, int] = msgspec.field(default_factory=dict)
     """Number of operations by kind: placements, plans, refreshed rows."""
     faults: tuple[Fault, ...] = ()

@@ -5,13 +5,12 @@ has nodes for a job therefore first allocates its claims (AllocateClaims), and b
 later cycle. What pods don't use after all is given back (DeallocateClaim).
 """
 
-from dataclasses import dataclass
+import msgspec
 
 from vscheduler.core.model import devices, extended_resources, jobs
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimAllocation:
+class ClaimAllocation(msgspec.Struct, frozen=True, kw_only=True):
     """What a resource claim lacks before pods may use it: an allocation, or to be reserved."""
 
     namespace: str
@@ -34,8 +33,7 @@ class ClaimAllocation:
         return f"{self.namespace}/{self.name}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AllocateClaims:
+class AllocateClaims(msgspec.Struct, frozen=True, kw_only=True):
     """Decision to allocate and reserve the claims of pods that wait on their nodes for that."""
 
     job: jobs.JobId
@@ -45,8 +43,7 @@ class AllocateClaims:
     """Sorted by claim. A claim that several pods share is there once."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeallocateClaim:
+class DeallocateClaim(msgspec.Struct, frozen=True, kw_only=True):
     """Decision to take back the devices of a claim whose pods wait and don't use it any more.
 
     All its consumers are waiting pods of this scheduler. The allocation and the reservations go at
@@ -63,8 +60,7 @@ class DeallocateClaim:
         return f"{self.namespace}/{self.name}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceWait:
+class DeviceWait(msgspec.Struct, frozen=True, kw_only=True):
     """How far the resource claims of a job are, as part of a reason."""
 
     allocated: int

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple, Protocol, TypeAlias
 
+import msgspec
+
 from vscheduler.core.model import constraints, extended_resources, resources, storage
 
 RESERVATIONS_MAX = 256
@@ -20,8 +22,7 @@ RESULTS_MAX = 32
 """How many devices a claim can have (Kubernetes: AllocationResultsMaxSize)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Version:
+class Version(msgspec.Struct, frozen=True):
     """A semantic version, as the value of an attribute (Kubernetes: DeviceAttribute.version)."""
 
     text: str
@@ -52,8 +53,7 @@ class TaintEffect(StrEnum):
     NO_EXECUTE = "NoExecute"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceTaint:
+class DeviceTaint(msgspec.Struct, frozen=True, kw_only=True):
     """A taint of a device, which keeps away claims without a matching toleration."""
 
     key: str
@@ -61,8 +61,7 @@ class DeviceTaint:
     effect: str = TaintEffect.NO_SCHEDULE
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceToleration:
+class DeviceToleration(msgspec.Struct, frozen=True, kw_only=True):
     """A toleration of a request for taints of devices."""
 
     key: str = ""
@@ -82,8 +81,7 @@ class DeviceToleration:
         return self.operator == "Exists" or self.value == taint.value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Access:
+class Access(msgspec.Struct, frozen=True, kw_only=True):
     """The nodes that can use a device."""
 
     node: str = ""
@@ -93,14 +91,13 @@ class Access:
     """What the labels of nodes must be, if neither of the above is given. None: no node."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Device:
+class Device(msgspec.Struct, frozen=True, kw_only=True):
     """A device of a pool."""
 
     name: str
-    attributes: Mapping[str, AttributeValue] = field(default_factory=dict)
+    attributes: Mapping[str, AttributeValue] = msgspec.field(default_factory=dict)
     """By `domain/name`; names without a domain have that of the driver."""
-    capacity: Mapping[str, str] = field(default_factory=dict)
+    capacity: Mapping[str, str] = msgspec.field(default_factory=dict)
     """By `domain/name`, quantities."""
     taints: tuple[DeviceTaint, ...] = ()
     access: Access | None = None
@@ -110,8 +107,7 @@ class Device:
     allocated."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResourceSlice:
+class ResourceSlice(msgspec.Struct, frozen=True, kw_only=True):
     """A ResourceSlice: some of the devices of a pool."""
 
     name: str
@@ -126,8 +122,7 @@ class ResourceSlice:
     devices: tuple[Device, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pool:
+class Pool(msgspec.Struct, frozen=True, kw_only=True):
     """The devices of a driver that belong together, in their newest generation."""
 
     driver: str
@@ -160,8 +155,7 @@ def pool_of(pool: PoolId, slices: Iterable[ResourceSlice]) -> Pool:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Configuration:
+class Configuration(msgspec.Struct, frozen=True, kw_only=True):
     """Parameters for a driver, which an allocation copies from the claim and its classes."""
 
     driver: str
@@ -174,8 +168,7 @@ class Configuration:
     """Whether a class has them, and not the claim."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceClass:
+class DeviceClass(msgspec.Struct, frozen=True, kw_only=True):
     """A DeviceClass."""
 
     name: str
@@ -195,8 +188,7 @@ class DeviceClass:
         return (implicit, *filter(None, (self.extended_resource,)))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     """Devices that a request asks for: `exactly`, or an entry of `firstAvailable`."""
 
     device_class: str
@@ -211,8 +203,7 @@ class Wanted:
     tolerations: tuple[DeviceToleration, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceRequest:
+class DeviceRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A request of a claim, with what satisfies it, best first."""
 
     name: str
@@ -223,8 +214,7 @@ class DeviceRequest:
         return f"{self.name}/{wanted.name}" if wanted.name else self.name
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MatchAttribute:
+class MatchAttribute(msgspec.Struct, frozen=True, kw_only=True):
     """A constraint of a claim: all devices of these requests have the same value."""
 
     attribute: str
@@ -233,8 +223,7 @@ class MatchAttribute:
     """Empty: all requests. In the form `request/subrequest` for an entry of firstAvailable."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Consumer:
+class Consumer(msgspec.Struct, frozen=True, kw_only=True):
     """Who may use a claim's devices (status.reservedFor)."""
 
     name: str
@@ -243,8 +232,7 @@ class Consumer:
     api_group: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AllocatedDevice:
+class AllocatedDevice(msgspec.Struct, frozen=True, kw_only=True):
     """A device that a claim has (Kubernetes: DeviceRequestAllocationResult)."""
 
     request: str
@@ -254,8 +242,7 @@ class AllocatedDevice:
     tolerations: tuple[DeviceToleration, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Allocation:
+class Allocation(msgspec.Struct, frozen=True, kw_only=True):
     """The devices that a claim has (Kubernetes: AllocationResult)."""
 
     devices: tuple[AllocatedDevice, ...] = ()
@@ -264,8 +251,7 @@ class Allocation:
     """Alternative terms: the nodes that can use the devices. None: every node."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResourceClaim:
+class ResourceClaim(msgspec.Struct, frozen=True, kw_only=True):
     """A ResourceClaim."""
 
     namespace: str

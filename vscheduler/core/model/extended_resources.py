@@ -6,8 +6,9 @@ finds in status.extendedResourceClaimStatus of the pod which request of the clai
 container.
 """
 
-from dataclasses import dataclass
 from typing import NamedTuple
+
+import msgspec
 
 IMPLICIT = "deviceclass.resource.kubernetes.io/"
 """Prefix of the resource of containers that stands for each DeviceClass, followed by its name
@@ -25,8 +26,7 @@ class RequestMapping(NamedTuple):
     request: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExtendedResource:
+class ExtendedResource(msgspec.Struct, frozen=True, kw_only=True):
     """What a pod asks for by one extended resource."""
 
     resource: str

@@ -1,12 +1,11 @@
 """What a search for nodes for a whole gang has shown, as part of a reason."""
 
-from dataclasses import dataclass
+import msgspec
 
 from vscheduler.core.model import resources
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PodsOfKind:
+class PodsOfKind(msgspec.Struct, frozen=True, kw_only=True):
     """Equal pods of a gang."""
 
     count: int
@@ -16,8 +15,7 @@ class PodsOfKind:
     """How many nodes could take such a pod, if the gang had no others."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GangProof:
+class GangProof(msgspec.Struct, frozen=True, kw_only=True):
     """What a search for nodes for a whole gang has shown: the gang fits nowhere, or not so soon."""
 
     proved: bool

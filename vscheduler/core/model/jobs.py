@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NewType, Protocol, TypeVar
 
+import msgspec
+
 from vscheduler.core.model import constraints, resources
 
 Value = TypeVar("Value")
@@ -118,8 +120,7 @@ class PodClass:
         return self is other or bool(contents(self) == contents(other))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Task:
+class Task(msgspec.Struct, frozen=True, kw_only=True):
     """A pod of a job."""
 
     uid: TaskId
@@ -143,9 +144,11 @@ class Task:
     never_preempts: bool = False
     """Whether spec.preemptionPolicy is Never."""
     nominated_node: str | None = None
-    labels: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = msgspec.field(default_factory=dict)
     """The pod's labels, used by selectors of budgets and of other pods' affinity."""
-    annotations: Mapping[str, str] = field(default_factory=dict)  # only those of volcano.sh/
+    annotations: Mapping[str, str] = msgspec.field(
+        default_factory=dict
+    )  # only those of volcano.sh/
     priority_class: str = ""  # the pod's spec.priorityClassName
     scheduled_at: float | None = None
     """Last transition of the condition PodScheduled, in seconds since the epoch."""
@@ -162,8 +165,7 @@ class Task:
         return self.pod_class.best_effort
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InvalidPod:
+class InvalidPod(msgspec.Struct, frozen=True, kw_only=True):
     """A waiting pod with an unusable spec.
 
     Such a pod is no task, but the pod's condition tells its owner why.
@@ -184,8 +186,7 @@ class InvalidPod:
         return f"{self.namespace}/{self.name}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SubGroup:
+class SubGroup(msgspec.Struct, frozen=True, kw_only=True):
     """A sub-group policy (spec.subGroupPolicy), which divides some of a job's pods into gangs.
 
     Pods with equal values of the label keys form a sub-group. Without keys, all pods that match the
@@ -212,8 +213,7 @@ class SubGroup:
         return found if all(found) else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Condition:
+class Condition(msgspec.Struct, frozen=True, kw_only=True):
     """A stored condition of a PodGroup."""
 
     type: str
@@ -224,8 +224,7 @@ class Condition:
     transition_id: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupState:
+class GroupState(msgspec.Struct, frozen=True, kw_only=True):
     """The stored status of a PodGroup, for comparison with a new status."""
 
     phase: Phase = Phase.PENDING
@@ -255,7 +254,7 @@ class Job:
     """The field that requires the pods, or a sub-group's pods, to be close to each other in the
     network. Empty: none."""
     priority: int = 0
-    state: GroupState = GroupState()
+    state: GroupState = field(default_factory=GroupState)
     tasks: tuple[Task, ...] = ()
     """Sorted by UID."""
     rejections: tuple[InvalidPod, ...] = ()

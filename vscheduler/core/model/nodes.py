@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -21,8 +22,7 @@ MEMO_CELLS_MAX = 2**25
 """Limit of a layout's cache, as number of masks times number of nodes: 32 MiB."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeSpec:
+class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):
     """The properties of a node apart from amounts.
 
     Changes are rare; heartbeats change nothing here.

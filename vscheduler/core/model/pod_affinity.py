@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import Generic, TypeAlias, TypeVar
 
+import msgspec
+
 from vscheduler.core.model import constraints
 
 PodSets: TypeAlias = tuple[constraints.PodSet, ...]
@@ -42,9 +44,7 @@ class AffinityEffect(StrEnum):
     LIKES = "preferred affinity, or with a weight below 0 anti-affinity"
 
 
-@constraints.hashed_once
-@dataclass(frozen=True, slots=True)
-class AffinityTermOfPods(constraints.Hashed):
+class AffinityTermOfPods(msgspec.Struct, frozen=True, cache_hash=True):
     """A pod affinity term of pods already placed, which affects pods placed later."""
 
     effect: AffinityEffect

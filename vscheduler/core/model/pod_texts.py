@@ -5,8 +5,9 @@ plugin that reads more would get answers of other pods; reading it therefore fai
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
+
+import msgspec
 
 OWN = "volcano.sh/"
 """Prefix of annotations that every task keeps."""
@@ -16,8 +17,7 @@ class UndeclaredReadError(LookupError):
     """A plugin reads an annotation or a label of pods that it doesn't declare."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PodReads:
+class PodReads(msgspec.Struct, frozen=True, kw_only=True):
     """The annotations and labels of pods that plugins declare, by name, sorted."""
 
     annotations: tuple[str, ...] = ()

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+import msgspec
+
 from vscheduler.core.model import resources
 
 OURS = ""
@@ -28,8 +30,7 @@ NUMBER_MAX = 1e30
 """Upper bound of any real usage or rate. A larger number in a record is invalid."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Account:
+class Account(msgspec.Struct, frozen=True, kw_only=True):
     """Usage up to a point in time, and the rate from then on."""
 
     used: float
@@ -38,14 +39,13 @@ class Account:
     """Units in use since then."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
+class Usage(msgspec.Struct, frozen=True, kw_only=True):
     """Usage of a queue and of each namespace in the queue."""
 
     time: float
     """Reference time of all accounts, in seconds since the epoch."""
     queue: Account
-    namespaces: Mapping[str, Account] = field(default_factory=dict)
+    namespaces: Mapping[str, Account] = msgspec.field(default_factory=dict)
 
 
 NOTHING = Account(used=0.0, rate=0.0)
@@ -123,8 +123,7 @@ class QueueState(StrEnum):
     UNKNOWN = "Unknown"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeGroups:
+class NodeGroups(msgspec.Struct, frozen=True, kw_only=True):
     """Node group affinity of a queue (spec.affinity): required, preferred, and to avoid."""
 
     required: tuple[str, ...] = ()
@@ -133,11 +132,10 @@ class NodeGroups:
     anti_preferred: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupLimits:
+class GroupLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Upper limits of a queue's usage in groups of nodes."""
 
-    by_group: Mapping[str, resources.ResourceMap] = field(default_factory=dict)
+    by_group: Mapping[str, resources.ResourceMap] = msgspec.field(default_factory=dict)
     problem: str = ""
     """The error in the annotation, if the annotation cannot be parsed."""
 
@@ -203,8 +201,7 @@ class ProblemCode(StrEnum):
     INNER_JOBS = "JobsInInnerQueue"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueProblem:
+class QueueProblem(msgspec.Struct, frozen=True, kw_only=True):
     """Why a queue is excluded from scheduling: an error in the queue itself or in an ancestor."""
 
     code: ProblemCode
@@ -214,8 +211,7 @@ class QueueProblem:
     """The missing parent, the queues of the cycle, or a job in the inner queue."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tree:
+class Tree(msgspec.Struct, frozen=True, kw_only=True):
     """The tree of queues. Every queue has a place, including queues with a problem."""
 
     paths: Mapping[str, tuple[str, ...]]

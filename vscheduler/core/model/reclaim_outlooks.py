@@ -1,7 +1,8 @@
 """ReclaimOutlook: why reclaim evicts no pods for a queue below its share, with numbers."""
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+import msgspec
 
 SURPLUS_LEAST = 0.5
 """From how much on, in units of resources.ResourceMap, a queue has more or less than it deserves:
@@ -22,8 +23,7 @@ class Protection(StrEnum):
     NONE = "None"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReclaimOutlook:
+class ReclaimOutlook(msgspec.Struct, frozen=True, kw_only=True):
     """Why reclaim evicts no pods for a queue below its share, a job of which lacks room."""
 
     resource: str

@@ -2,8 +2,9 @@
 English.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+import msgspec
 
 
 class RefusalCode(StrEnum):
@@ -114,8 +115,7 @@ class RefusalCode(StrEnum):
     """The text of a third-party plugin, and a short cause, or "" to use the text for both."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Refusal:
+class Refusal(msgspec.Struct, frozen=True, order=True):
     """Why a node refuses a pod. Equal refusals of several nodes are counted together."""
 
     code: RefusalCode

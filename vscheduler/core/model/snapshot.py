@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeAlias
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -27,8 +28,7 @@ LAYOUTS_MAX = 2
 """The current nodes, and the nodes before some of them were lost."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ClassCounts:
+class ClassCounts(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """Counts of this scheduler's pods of one class that hold resources and are not being deleted.
 
     There is an entry per pair of node and queue. The Mirror creates a new value when a pod comes or
@@ -41,7 +41,7 @@ class ClassCounts:
     """Queue names, as long as `nodes`. A queue may not exist."""
     counts: NDArray[np.int64]
     """Number of pods per entry, (S,)."""
-    _known: dict[tables.NodeLayout, NDArray[np.int64]] = field(default_factory=dict, repr=False)
+    _known: dict[tables.NodeLayout, NDArray[np.int64]] = msgspec.field(default_factory=dict)
 
     def rows(self, layout: tables.NodeLayout) -> NDArray[np.int64]:
         """Return the nodes' rows in a layout, (S,), with -1 for missing nodes.
@@ -62,8 +62,7 @@ ByClass: TypeAlias = Mapping[jobs.PodClass, ClassCounts]
 """Counts for every class that has pods on nodes."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Budget:
+class Budget(msgspec.Struct, frozen=True, kw_only=True):
     """A PodDisruptionBudget, as far as relevant for evictions."""
 
     namespace: str
@@ -82,8 +81,7 @@ class Budget:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Quota:
+class Quota(msgspec.Struct, frozen=True, kw_only=True):
     """A ResourceQuota without scopes: a limit on the sum of requests in a namespace.
 
     Keys are resource names of pods (`requests.cpu` and `cpu` both become cpu), and amounts are as
@@ -96,8 +94,7 @@ class Quota:
     used: resources.ResourceMap
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Nominated:
+class Nominated(msgspec.Struct, frozen=True, kw_only=True):
     """A pod nominated to a node by another scheduler, but not bound yet (status.nominatedNodeName).
 
     kube-scheduler has evicted pods for the nominated pod, or is about to bind the pod.
@@ -111,11 +108,10 @@ class Nominated:
     """The pod's spec.priority. Pods of higher priority may use the resources."""
     pod_class: jobs.PodClass
     namespace: str
-    labels: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = msgspec.field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refused:
+class Refused(msgspec.Struct, frozen=True, kw_only=True):
     """A node whose kubelet recently refused a pod of this scheduler.
 
     No further pods are bound to the node for a while. The node still counts for shares.
@@ -129,8 +125,7 @@ class Refused:
     """Seconds since the epoch."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class LastNodes:
+class LastNodes(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """The nodes of the previous cycle.
 
     Unchanged nodes are the same objects, so comparing them costs nothing.
@@ -140,8 +135,7 @@ class LastNodes:
     nodes: tables.NodeTable
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeLoss:
+class NodeLoss(msgspec.Struct, frozen=True, kw_only=True):
     """A node that offers less than before, or to fewer pods.
 
     The node left, is no longer ready, was cordoned or tainted, lost a label, or lost some of its
@@ -160,8 +154,7 @@ class NodeLoss:
     """Time of the most recent loss on this node, in seconds since the epoch."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplacementReservation:
+class ReplacementReservation(msgspec.Struct, frozen=True, kw_only=True):
     """Resources reserved for the replacement of an evicted pod.
 
     The pod was evicted although its queue was within its share, because another job could only use
@@ -191,8 +184,7 @@ class SearchRoom(StrEnum):
 SearchPlace: TypeAlias = tuple[jobs.JobId, SearchRoom]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GangSearch:
+class GangSearch(msgspec.Struct, frozen=True, kw_only=True):
     """A search for nodes for a whole gang that has found none so far."""
 
     fingerprint: bytes
@@ -212,12 +204,12 @@ class GangSearch:
     over_limit: bool = False
     """Whether the queue may not have enough of the pods, wherever they are. If that is proved of
     the nodes, too, it is proved without the limits of the queue."""
-    places: tuple[tuple[int, int], ...] = field(default=(), repr=False)
+    places: tuple[tuple[int, int], ...] = ()
     """Kinds and nodes that the search has found, where a plugin then refused a pod, or evictions
     couldn't make room. They are tried again instead of a search."""
-    failed: tuple[bytes, ...] = field(default=(), repr=False)
+    failed: tuple[bytes, ...] = ()
     """States that lead nowhere, from which the next cycle goes on."""
-    begun: tuple[tuple[int, int], ...] = field(default=(), repr=False)
+    begun: tuple[tuple[int, int], ...] = ()
     """Kinds and nodes of pods of a large gang, with which the next cycle goes on."""
     waits: bool = False
     """Whether the budget of a cycle was too small for the search after pods had been placed one by
@@ -302,8 +294,7 @@ FRESH = Carried()
 """The state before the first cycle."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """The cluster at one point in time.
 
     Jobs are the jobs of this scheduler, sorted by id. Queues are sorted by name. Task and Job
@@ -320,12 +311,14 @@ class Snapshot:
     """Sorted by `namespace/name`."""
     quotas: tuple[Quota, ...] = ()
     """Sorted by `namespace/name`."""
-    pods_by_class: ByClass = field(default_factory=dict)
+    pods_by_class: ByClass = msgspec.field(default_factory=dict)
     """Counts of this scheduler's pods by class, without pods whose PodGroup does not exist."""
-    used_by_other_schedulers: Mapping[str, resources.ResourceMap] = field(default_factory=dict)
+    used_by_other_schedulers: Mapping[str, resources.ResourceMap] = msgspec.field(
+        default_factory=dict
+    )
     """By queue, amounts held by the queue's pods under other schedulers, sorted by queue. Queues
     without any are left out."""
-    refused: Mapping[str, Refused] = field(default_factory=dict)
+    refused: Mapping[str, Refused] = msgspec.field(default_factory=dict)
     """By name, nodes avoided for now because a kubelet refused a pod. Sorted."""
     nominated: tuple[Nominated, ...] = ()
     """Nominated pods of other schedulers, by descending priority, then by name. The node may not
@@ -336,6 +329,6 @@ class Snapshot:
     """Claims, volumes and their use; NO_STORAGE unless a pod uses volumes that matter."""
     devices: devices.Devices = devices.NO_DEVICES
     """Devices and the claims for them; NO_DEVICES unless a pod has resource claims."""
-    extended_resources: Mapping[str, str] = field(default_factory=dict)
+    extended_resources: Mapping[str, str] = msgspec.field(default_factory=dict)
     """DeviceClasses by the extended resource of containers that stands for their devices."""
     carried: Carried = FRESH

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeAlias, TypeVar, cast
 
+import msgspec
+
 from vscheduler.core.model import constraints
 
 T = TypeVar("T")
@@ -41,8 +43,7 @@ class AccessMode(StrEnum):
     READ_WRITE_ONCE_POD = "ReadWriteOncePod"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
+class Selection(msgspec.Struct, frozen=True, kw_only=True):
     """This scheduler's own choice for a claim, as noted on the claim or its volume.
 
     The note stays when a provisioner gives the node back, so a restarted instance knows.
@@ -53,8 +54,7 @@ class Selection:
     """Seconds since the epoch."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class Claim(msgspec.Struct, frozen=True, kw_only=True):
     """A PersistentVolumeClaim."""
 
     namespace: str
@@ -104,8 +104,7 @@ class Claim:
         return AccessMode.READ_WRITE_ONCE_POD in self.access_modes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimReference:
+class ClaimReference(msgspec.Struct, frozen=True, kw_only=True):
     """The claim that a volume is bound to, or reserved for (spec.claimRef)."""
 
     namespace: str
@@ -119,8 +118,7 @@ class ClaimReference:
         return f"{self.namespace}/{self.name}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class Source(msgspec.Struct, frozen=True, kw_only=True):
     """The driver of a volume, as far as it counts against a node's attach limits."""
 
     driver: str
@@ -131,8 +129,7 @@ class Source:
     """Name of the in-tree plugin that the volume names, such as kubernetes.io/gce-pd, or empty."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Volume:
+class Volume(msgspec.Struct, frozen=True, kw_only=True):
     """A PersistentVolume."""
 
     name: str
@@ -154,7 +151,7 @@ class Volume:
     """Alternative terms of the required node affinity. None: usable on every node."""
     zones: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """Zone and region labels, each with the permitted values."""
-    labels: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = msgspec.field(default_factory=dict)
     source: Source | None = None
     """None for a volume that isn't attached, such as a local volume."""
     bound_by_controller: bool = False
@@ -175,8 +172,7 @@ class Volume:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StorageClass:
+class StorageClass(msgspec.Struct, frozen=True, kw_only=True):
     """A StorageClass."""
 
     name: str
@@ -196,19 +192,17 @@ class StorageClass:
         return bool(self.provisioner) and self.provisioner != NO_PROVISIONER
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CsiNode:
+class CsiNode(msgspec.Struct, frozen=True, kw_only=True):
     """A CSINode: what a node's kubelet says about CSI drivers."""
 
     name: str
-    limits: Mapping[str, int] = field(default_factory=dict)
+    limits: Mapping[str, int] = msgspec.field(default_factory=dict)
     """By driver, how many volumes can be attached; drivers without a limit are left out."""
     drivers: frozenset[str] = frozenset()
     """All drivers on the node."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CsiDriver:
+class CsiDriver(msgspec.Struct, frozen=True, kw_only=True):
     """A CSIDriver, as far as relevant for the choice of nodes."""
 
     name: str
@@ -216,8 +210,7 @@ class CsiDriver:
     """Whether volumes are made only where a CSIStorageCapacity shows enough room."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Capacity:
+class Capacity(msgspec.Struct, frozen=True, kw_only=True):
     """A CSIStorageCapacity: how much a driver can provision for nodes with these labels."""
 
     namespace: str
@@ -229,8 +222,7 @@ class Capacity:
     """Size of the largest volume that can be made, in bytes: maximumVolumeSize, else capacity."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attachment:
+class Attachment(msgspec.Struct, frozen=True, kw_only=True):
     """A VolumeAttachment: a volume that is attached to a node, or about to be."""
 
     name: str

@@ -6,8 +6,9 @@ room. A gang with best-effort pods in its minimum nevertheless starts only toget
 
 import itertools
 from collections.abc import Callable, Container, Iterator
-from dataclasses import dataclass
 from enum import Enum, auto
+
+import msgspec
 
 from vscheduler.core.model import jobs
 from vscheduler.core.session import job_state, ordering, statement
@@ -35,8 +36,7 @@ def start(session: working.Session, trial: statement.Statement, state: job_state
     trial.commit()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BestEffortPlacement:
+class BestEffortPlacement(msgspec.Struct, frozen=True, kw_only=True):
     """Places best-effort members of one job within a statement in progress."""
 
     session: working.Session

@@ -5,9 +5,9 @@ node readiness are checked outside of plugins.
 """
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -35,8 +35,7 @@ TAINTS_MAX = 16
 message."""
 
 
-@dataclass(frozen=True, slots=True)
-class FilterRule:
+class FilterRule(msgspec.Struct, frozen=True):
     """One refusal depending on other pods, with all filters behind the refusal."""
 
     refusal: refusals.Refusal
@@ -56,8 +55,7 @@ class FilterRule:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class CachedRules:
+class CachedRules(msgspec.Struct, frozen=True):
     """The rules for tasks with equal affinity state, valid until any pod counted there moves."""
 
     version: int

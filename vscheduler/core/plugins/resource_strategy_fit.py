@@ -8,9 +8,9 @@ devices.
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import ClassVar, TypeAlias
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -41,8 +41,7 @@ score."""
 DEFAULT: Mapping[str, Strategy] = {resources.CPU: (False, 1), resources.MEMORY: (False, 1)}
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(msgspec.Struct, frozen=True):
     """One resource that counts for a pod class."""
 
     column: int
@@ -51,12 +50,11 @@ class Part:
     weight: int
 
 
-@dataclass(frozen=True, slots=True)
-class Scarce:
+class Scarce(msgspec.Struct, frozen=True):
     """The value of argument `sra`."""
 
     weight: int = 0
-    resources: Mapping[str, int] = field(default_factory=dict)
+    resources: Mapping[str, int] = msgspec.field(default_factory=dict)
     """Weight by resource."""
 
 

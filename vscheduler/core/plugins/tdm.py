@@ -7,9 +7,9 @@ pods, a few at a time.
 
 import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -39,8 +39,7 @@ CLOSED = refusals.Refusal(refusals.RefusalCode.ZONE_CLOSED)
 RESERVED = refusals.Refusal(refusals.RefusalCode.ZONE_RESERVED)
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
+class Window(msgspec.Struct, frozen=True):
     """A time of every day, in seconds since midnight; all day if both ends are equal."""
 
     start: int

@@ -12,8 +12,8 @@ import functools
 import heapq
 import itertools
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -47,8 +47,7 @@ NEVER = np.iinfo(np.int64).max
 Places = NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
-class CostLowerBound:
+class CostLowerBound(msgspec.Struct, frozen=True):
     """The node with the lowest known cost, under current ranks."""
 
     cost: victims.Cost
@@ -57,19 +56,17 @@ class CostLowerBound:
     """The number of accepted candidates when the cost was computed."""
 
 
-@dataclass(slots=True, eq=False)
-class KeptBounds:
+class KeptBounds(msgspec.Struct, eq=False):
     """Shared by all searches of one action: the columns, what queues may take, and bounds for equal
     tasks.
     """
 
     columns: victim_columns.VictimColumns
     entitled: entitled_groups.EntitledGroups
-    known: dict[Hashable, node_bounds.NodeBounds] = field(default_factory=dict)
+    known: dict[Hashable, node_bounds.NodeBounds] = msgspec.field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Stage:
+class Stage(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """What may be evicted without a gang as a whole, or with at least one."""
 
     of_groups: Places

@@ -6,8 +6,8 @@ not take during an attempt, either. The answers hold until the next plan succeed
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from vscheduler.core.model import jobs, queues
@@ -18,8 +18,7 @@ ASK_COST = 10
 """Approximate microseconds for one question about a group."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Entitled:
+class Entitled(msgspec.Struct, frozen=True, eq=False):
     """The answers for equal claimants."""
 
     groups: victim_columns.Flags

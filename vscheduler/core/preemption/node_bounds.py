@@ -4,8 +4,8 @@ A bound is computed from columns of all pods, without asking plugins about any p
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,8 +15,7 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 
-@dataclass(slots=True, eq=False)
-class NodeBounds:
+class NodeBounds(msgspec.Struct, eq=False):
     """Bounds for equal tasks, if certain pods may be evicted."""
 
     fits: victim_columns.Flags
@@ -27,8 +26,7 @@ class NodeBounds:
     """How many entries of `VictimColumns.changed` have been considered."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Wanted:
+class Wanted(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """What bounds are asked for."""
 
     eligible: Callable[[Ints], tuple[victim_columns.Flags, victim_columns.Flags]]

@@ -9,6 +9,8 @@ would never end.
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 
+import msgspec
+
 from vscheduler.core.model import constraints, jobs, snapshot
 from vscheduler.core.session import interfaces, job_state, statement
 from vscheduler.core.session import session as working
@@ -34,9 +36,9 @@ def successor(task: jobs.Task) -> jobs.Task | None:
     if task.volumes:
         if any(isinstance(each, constraints.ClaimUse) and each.owner for each in task.volumes):
             return None
-        limits = dataclasses.replace(limits, volumes=task.volumes)
+        limits = msgspec.structs.replace(limits, volumes=task.volumes)
         pod_class = dataclasses.replace(pod_class, constraints=limits)
-    return dataclasses.replace(
+    return msgspec.structs.replace(
         task,
         pod_class=pod_class,
         uid=jobs.TaskId(task.uid + REPLACEMENT_SUFFIX),

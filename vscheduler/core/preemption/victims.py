@@ -5,9 +5,10 @@ a job are evicted only together, as a whole gang.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
+
+import msgspec
 
 from vscheduler.core.api import contracts
 from vscheduler.core.model import decisions, jobs, queues, resources
@@ -34,8 +35,7 @@ Candidate = Callable[[job_state.JobState, jobs.Task], bool]
 """Whether a pod of a job may be considered as a victim at all."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scope:
+class Scope(msgspec.Struct, frozen=True, kw_only=True):
     """Which jobs' pods may be considered as victims at all; a Candidate."""
 
     queues: frozenset[str]
@@ -55,8 +55,7 @@ class Scope:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """What the arguments of an action protect."""
 
     oldest: float
@@ -72,8 +71,7 @@ class Limits:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EvictionRules:
+class EvictionRules(msgspec.Struct, frozen=True, kw_only=True):
     """Which evictions an attempt may consider."""
 
     whole: bool
@@ -358,8 +356,7 @@ class VictimCandidates:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class NodeCandidate:
+class NodeCandidate(msgspec.Struct, frozen=True):
     """The victims and their cost if one task is placed on a node."""
 
     cost: Cost

@@ -5,9 +5,9 @@ more victims than necessary.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from vscheduler.core.model import jobs, nodes, resources, snapshot
@@ -24,14 +24,13 @@ from vscheduler.core.preemption import (
 Places = list[tuple[jobs.Task, int]] | None
 
 
-@dataclass(slots=True, eq=False)
-class Found:
+class Found(msgspec.Struct, eq=False):
     """What the attempts of a plan have found."""
 
-    most: dict[tuple[bool, bool], resources.Vector | None] = field(default_factory=dict)
+    most: dict[tuple[bool, bool], resources.Vector | None] = msgspec.field(default_factory=dict)
     """What evictions could free on each node, (N, R), with whole gangs and moves or without; None
     if that can't be enough."""
-    places: dict[bytes, Places] = field(default_factory=dict)
+    places: dict[bytes, Places] = msgspec.field(default_factory=dict)
     """Nodes for the gang, by what evictions could free."""
 
 

@@ -7,8 +7,9 @@ Each part starts from `snapshot.Carried`; `job_status.close` makes the next Carr
 import itertools
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
+
+import msgspec
 
 from vscheduler.core.config import policy as policies
 from vscheduler.core.model import decisions, devices, jobs, queues, resources, snapshot, storage
@@ -147,8 +148,7 @@ class Need(NamedTuple):
     role: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Obstacle:
+class Obstacle(msgspec.Struct, frozen=True, kw_only=True):
     """The proof of why a gang can't start."""
 
     need: Need
@@ -160,8 +160,7 @@ class Obstacle:
     """Resources that the pods together request more of than all nodes have."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
-class Entry:
+class Entry(msgspec.Struct, kw_only=True, eq=False):
     """The finding for one job."""
 
     job: jobs.Job
@@ -174,8 +173,7 @@ class Entry:
     """The status of the PodGroup at the end of the cycle."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class KnownUnschedulable:
+class KnownUnschedulable(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """All findings, valid while nodes and settings are unchanged objects and queues are equal."""
 
     allocatable: resources.Vector

@@ -10,8 +10,10 @@ What is asked for is noted on the claim, or on the chosen volume (`storage.Selec
 instance therefore goes on with the attempts, and their time continues.
 """
 
+import dataclasses
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from vscheduler.core.model import claim_decisions, constraints, jobs, snapshot, storage
 
@@ -215,7 +217,7 @@ def with_nominations(taken: snapshot.Snapshot) -> snapshot.Snapshot:
                 if node and task.status is jobs.TaskStatus.PENDING:
                     found[task.uid] = node
     nominations = {**found, **taken.carried.nominations}
-    return replace(taken, carried=replace(taken.carried, nominations=nominations))
+    return replace(taken, carried=dataclasses.replace(taken.carried, nominations=nominations))
 
 
 def _waits_for_claims(job: jobs.Job) -> bool:

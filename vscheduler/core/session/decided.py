@@ -3,8 +3,9 @@
 `job_status.close` makes the CycleResult.
 """
 
-import dataclasses
 from collections.abc import Collection, Mapping, Sequence
+
+import msgspec
 
 from vscheduler.core.model import decisions, gang_proof, jobs, snapshot
 
@@ -116,7 +117,7 @@ class JobReasons:
         """Add what a search has shown to the reason of a job for which no nodes were found."""
         known = self._by_job.get(job)
         if known is not None and known.code is decisions.ReasonCode.NO_ROOM:
-            self._by_job[job] = dataclasses.replace(known, proof=proof)
+            self._by_job[job] = msgspec.structs.replace(known, proof=proof)
 
     def replace(self, job: jobs.JobId, reason: decisions.Reason) -> None:
         """Record a reason for the whole job instead of what was noted about single pods."""

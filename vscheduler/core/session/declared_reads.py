@@ -4,9 +4,10 @@ Answers of these hooks are kept per pod class and queue. An undeclared read rais
 of a plugin does, and isn't answered from another pod of the class.
 """
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any
+
+import msgspec
 
 from vscheduler.core.api import contracts
 from vscheduler.core.model import jobs, pod_texts
@@ -36,7 +37,7 @@ def method(plugin: object, hook: str) -> Callable[..., Any]:
 
 def _as_declared(task: jobs.Task, reads: pod_texts.PodReads) -> jobs.Task:
     """Return the task with the annotations and labels that the plugin declares."""
-    return dataclasses.replace(
+    return msgspec.structs.replace(
         task,
         annotations=pod_texts.DeclaredTexts(
             task.annotations, reads.annotations, "annotation", "reads_annotations"

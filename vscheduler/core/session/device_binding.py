@@ -9,19 +9,20 @@ Kubernetes: the plugin DynamicResources of kube-scheduler, which does this pod b
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from vscheduler.core.model import device_decisions, devices, jobs, snapshot
 from vscheduler.core.session import decided, held_pods, interfaces
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Conclusion:
+class Conclusion(msgspec.Struct, frozen=True, kw_only=True):
     """What a cycle has decided about resource claims."""
 
     allocations: tuple[device_decisions.AllocateClaims, ...] = ()
     deallocations: tuple[device_decisions.DeallocateClaim, ...] = ()
-    waits: Mapping[jobs.JobId, device_decisions.DeviceWait] = field(default_factory=dict)
+    waits: Mapping[jobs.JobId, device_decisions.DeviceWait] = msgspec.field(default_factory=dict)
     """How far the claims are, of jobs with pods that wait for devices."""
 
 

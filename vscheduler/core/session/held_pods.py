@@ -7,14 +7,14 @@ nodes, as if pods were being evicted for them.
 """
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+
+import msgspec
 
 from vscheduler.core.model import claim_decisions, device_decisions, jobs
 from vscheduler.core.session import decided, job_state
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lacks:
+class Lacks(msgspec.Struct, frozen=True, kw_only=True):
     """What a pod lacks before it may start on a node."""
 
     bindings: tuple[claim_decisions.ClaimBinding, ...] = ()
@@ -33,8 +33,7 @@ class Lacks:
 NOTHING = Lacks()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class Held(msgspec.Struct, frozen=True, kw_only=True):
     """A pod that waits on its node for what it lacks, or for others of its gang."""
 
     task: jobs.Task

@@ -4,9 +4,9 @@
 """
 
 from collections.abc import Collection, Hashable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -26,8 +26,7 @@ Holes: TypeAlias = tuple[decisions.MissingResource, ...]
 """The largest free amount on any node, by resource."""
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(msgspec.Struct, frozen=True):
     """The node chosen for a task."""
 
     row: int
@@ -35,8 +34,7 @@ class Choice:
     """Whether the task fits now; otherwise the task waits here for resources being released."""
 
 
-@dataclass(frozen=True, slots=True)
-class Explanation:
+class Explanation(msgspec.Struct, frozen=True):
     """Why nodes refuse a task."""
 
     refusals: decisions.RefusalCounts

@@ -9,8 +9,9 @@ import bisect
 import itertools
 import operator
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
+
+import msgspec
 
 from vscheduler.core.model import jobs
 
@@ -23,8 +24,7 @@ of_job = operator.attrgetter("id")
 """The ID of a job, by which jobs are in order."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class JobDivision:
+class JobDivision(msgspec.Struct, frozen=True, eq=False):
     """Jobs by ID, and those among them that aren't left out."""
 
     every: Jobs

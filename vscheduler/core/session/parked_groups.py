@@ -7,10 +7,11 @@ import itertools
 import math
 import operator
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeAlias
 
+import msgspec
 import numpy as np
 
 from vscheduler.core.config import policy as policies
@@ -69,9 +70,7 @@ class ParkedGroup:
         )
 
 
-OTHER_FIELDS = tuple(
-    each.name for each in fields(decisions.GroupStatus) if each.init and each.name != "reason"
-)
+OTHER_FIELDS = tuple(name for name in decisions.GroupStatus.__struct_fields__ if name != "reason")
 _other_values = operator.attrgetter(*OTHER_FIELDS)
 
 
@@ -202,8 +201,7 @@ class ParkedGroups:
 NO_GROUPS = ParkedGroups()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Seen:
+class Seen(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """What was free, and what plugins looked at, when the reasons of parked jobs were right."""
 
     free: resources.Vector
@@ -214,8 +212,7 @@ class Seen:
     """The nodes that pods could use if these were empty."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ParkedJobs:
+class ParkedJobs(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """All parked jobs, and what they wait for. Without influence on decisions."""
 
     policy: policies.Policy
@@ -225,7 +222,7 @@ class ParkedJobs:
     queues: Mapping[str, queues.Queue]
     seen: Seen
     found: ParkedGroups
-    vain: Mapping[str, vain_claims.VainClaims] = field(default_factory=dict)
+    vain: Mapping[str, vain_claims.VainClaims] = msgspec.field(default_factory=dict)
     """By action, what it saw when it found victims for nobody."""
     division: job_division.JobDivision | None = None
     """The jobs without settled ones, as last divided by these groups."""

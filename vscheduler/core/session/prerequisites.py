@@ -1,7 +1,8 @@
 """Prerequisites: what pods need besides a node before they can be bound, volumes and devices."""
 
 from collections.abc import Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from vscheduler.core.model import jobs
 from vscheduler.core.session import decided, device_binding, held_pods, volume_binding

@@ -6,7 +6,8 @@ job in a turn, and remembers what was reported for the job on the way.
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from vscheduler.core.model import (
     claim_decisions,

@@ -5,12 +5,11 @@ shares of all queues. So it is repeated if anything differs from what it saw, bu
 remember. If only time has passed, it would find the same.
 """
 
-import dataclasses
 import operator
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
+import msgspec
 import numpy as np
 
 from vscheduler.core.config import policy as policies
@@ -23,9 +22,9 @@ WHOLE = frozenset({"affinity_index", "storage", "devices"})
 """Parts of a snapshot that are the same object while nothing in them changes."""
 
 OTHERS = tuple(
-    field.name
-    for field in dataclasses.fields(snapshot.Snapshot)
-    if field.name not in {"now", "carried", "nodes", "jobs"}
+    name
+    for name in snapshot.Snapshot.__struct_fields__
+    if name not in {"now", "carried", "nodes", "jobs"}
 )
 """All parts of a snapshot but time, memory, nodes and jobs."""
 
@@ -44,8 +43,7 @@ class Session(Protocol):
         """Return the jobs that could still request something, but for parked ones."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class VainClaims:
+class VainClaims(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """What one action saw in a cycle in which nobody found victims."""
 
     taken: snapshot.Snapshot
@@ -93,7 +91,7 @@ def of(
     if not _is_settled(session) or youngest > oldest:
         return None
     return VainClaims(
-        taken=dataclasses.replace(session.snapshot, carried=snapshot.FRESH),
+        taken=msgspec.structs.replace(session.snapshot, carried=snapshot.FRESH),
         refused=_refused(session.snapshot),
         searches=session.snapshot.carried.gang_searches,
         phases=phases,

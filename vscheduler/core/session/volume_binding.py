@@ -5,20 +5,20 @@ Kubernetes: the plugin VolumeBinding of kube-scheduler, which does this pod by p
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 from vscheduler.core.model import claim_decisions, jobs, snapshot, storage
 from vscheduler.core.session import claim_attempts, decided, held_pods, interfaces
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Conclusion:
+class Conclusion(msgspec.Struct, frozen=True, kw_only=True):
     """What a cycle has decided about claims."""
 
     prepared: tuple[claim_decisions.PrepareClaims, ...] = ()
     releases: tuple[claim_decisions.Release, ...] = ()
-    attempts: Mapping[str, claim_decisions.ClaimAttempt] = field(default_factory=dict)
-    waits: Mapping[jobs.JobId, claim_decisions.VolumeWait] = field(default_factory=dict)
+    attempts: Mapping[str, claim_decisions.ClaimAttempt] = msgspec.field(default_factory=dict)
+    waits: Mapping[jobs.JobId, claim_decisions.VolumeWait] = msgspec.field(default_factory=dict)
     """How far the volumes are, of jobs with pods that wait for volumes."""
     wake_at: tuple[float, ...] = ()
 

@@ -9,8 +9,9 @@ import asyncio
 import socket
 import uuid
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 Permit = Callable[[], bool]
 """Whether a call may be sent now; asked right before sending."""
@@ -63,8 +64,7 @@ class CompositeToken:
         self._ended = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeaseStatus:
+class LeaseStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Status of a Lease, for logs, metrics and /readyz."""
 
     lease: str

@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
+
+import msgspec
 
 from vscheduler.core.model import durations
 
@@ -44,8 +45,7 @@ class DaemonParts(NamedTuple):
     controls: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Timing:
+class Timing(msgspec.Struct, frozen=True, kw_only=True):
     """Volcano's three durations in seconds, and values derived from the durations."""
 
     duration_seconds: float = 15.0
@@ -102,17 +102,16 @@ class Timing:
         return 0.9 * self.renew_seconds
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Election:
+class Election(msgspec.Struct, frozen=True, kw_only=True):
     """The Leases of this instance, and the timing."""
 
     enabled: bool = True
-    lease_of: Mapping[str, str] = field(default_factory=dict)
+    lease_of: Mapping[str, str] = msgspec.field(default_factory=dict)
     """The Lease of each scheduler name."""
     controllers_lease: str = ""
     """The Lease of the Queue controller; empty when the controller does not run here."""
     namespace: str = DEFAULT_NAMESPACE
-    timing: Timing = field(default_factory=Timing)
+    timing: Timing = msgspec.field(default_factory=Timing)
     warnings: tuple[str, ...] = ()
     """Sentences about deprecated or unused flags."""
 
@@ -123,8 +122,7 @@ class Election:
         return (*self.lease_of.values(), *controllers)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
+class Given(msgspec.Struct, frozen=True, kw_only=True):
     """The flags as given. An empty name means the default, which depends on other flags."""
 
     leader_elect: bool = True

@@ -8,8 +8,9 @@ import random
 import time
 from collections.abc import Callable, Collection
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 from vscheduler.cluster import lease_records
 from vscheduler.cluster.http import connection
@@ -59,8 +60,7 @@ def wall_time() -> str:
     return statuses.microtime(time.time())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
+class Terms(msgspec.Struct, frozen=True, kw_only=True):
     """Parameters shared by all candidates of a process."""
 
     identity: str
@@ -123,8 +123,7 @@ class LeaseTerm:
         self._ended = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class Change(msgspec.Struct, frozen=True, kw_only=True):
     """A changed status of a Lease."""
 
     status: api.LeaseStatus
@@ -135,8 +134,7 @@ class Change:
     """Why a term has just ended, or an empty string."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outlets:
+class Outlets(msgspec.Struct, frozen=True, kw_only=True):
     """Callbacks of an elector."""
 
     changed: Callable[[Change], None]
@@ -148,8 +146,7 @@ class Outlets:
     """Receives the Lease and an unexpected exception."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Trouble:
+class _Trouble(msgspec.Struct, frozen=True, kw_only=True):
     """Why calls fail. The sentence stays the same as long as the cause does."""
 
     sentence: str = ""

@@ -23,7 +23,9 @@ again before the candidate acts.
 """
 
 import math
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from vscheduler.cluster import lease_records
 from vscheduler.daemon.leader_election import election_settings
@@ -35,8 +37,7 @@ GIVEN_BACK_SECONDS = 1.0
 """The duration in the record of a released Lease, as written by client-go."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Write:
+class Write(msgspec.Struct, frozen=True, kw_only=True):
     """A write of the Lease."""
 
     record: lease_records.Record
@@ -44,16 +45,14 @@ class Write:
     """The Lease to replace, if still unchanged. None: create the Lease, if still missing."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
+class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     """A write by this candidate."""
 
     write: Write
     sent_at: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class State:
+class State(msgspec.Struct, frozen=True, kw_only=True):
     """A candidate's knowledge of its Lease."""
 
     identity: str

@@ -8,11 +8,12 @@ import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, suppress
-from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+import msgspec
 import structlog
+from msgspec.structs import replace
 
 from vscheduler import containment
 from vscheduler.daemon.leader_election import api, elector
@@ -43,14 +44,13 @@ def _ignore_renewal(lease: str, seconds: float, outcome: str) -> None:
     del lease, seconds, outcome
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outlets:
+class Outlets(msgspec.Struct, frozen=True, kw_only=True):
     """Callbacks for changes, renewals and failures."""
 
     on_change: OnChange = _ignore_change
     observe_renewal: Renewed = _ignore_renewal
-    failures: containment.Failures = field(default_factory=containment.Failures)
-    heartbeat: progress.Heartbeat = field(default_factory=progress.Heartbeat)
+    failures: containment.Failures = msgspec.field(default_factory=containment.Failures)
+    heartbeat: progress.Heartbeat = msgspec.field(default_factory=progress.Heartbeat)
     """Heartbeat answered by the thread's event loop while the thread runs."""
 
 

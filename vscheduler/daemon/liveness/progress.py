@@ -10,8 +10,9 @@ import threading
 import traceback
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from enum import StrEnum
+
+import msgspec
 
 DROPPED_LEAST = 3
 """Fewer dropped cycles in a row do not count."""
@@ -32,8 +33,7 @@ class Cause(StrEnum):
     WRITES = "writes"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Check:
+class Check(msgspec.Struct, frozen=True, kw_only=True):
     """A progress check."""
 
     cause: Cause
@@ -48,8 +48,7 @@ class Check:
     """Further fields for the log."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stuck:
+class Stuck(msgspec.Struct, frozen=True, kw_only=True):
     """The process is stuck: only a restart can help."""
 
     cause: Cause

@@ -15,9 +15,9 @@ import threading
 import time
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 import structlog
 
 from vscheduler.cluster import reflector
@@ -55,15 +55,14 @@ WRITES_SECONDS = 180.0
 140 s."""
 
 
-@dataclass(frozen=True, slots=True)
-class Signs:
+class Signs(msgspec.Struct, frozen=True):
     """The signs of life of all parts of the daemon. Created before the parts."""
 
-    cycles: progress.Cycles = field(default_factory=progress.Cycles)
-    loop: progress.Heartbeat = field(default_factory=progress.Heartbeat)
+    cycles: progress.Cycles = msgspec.field(default_factory=progress.Cycles)
+    loop: progress.Heartbeat = msgspec.field(default_factory=progress.Heartbeat)
     """Heartbeat of the daemon's main event loop."""
-    kopf: progress.Heartbeat = field(default_factory=progress.Heartbeat)
-    election: progress.Heartbeat = field(default_factory=progress.Heartbeat)
+    kopf: progress.Heartbeat = msgspec.field(default_factory=progress.Heartbeat)
+    election: progress.Heartbeat = msgspec.field(default_factory=progress.Heartbeat)
 
     @property
     def heartbeats(self) -> tuple[progress.Heartbeat, ...]:
@@ -138,8 +137,7 @@ def _do_nothing() -> None:
     """Placeholder for a missing kill timer."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outlets:
+class Outlets(msgspec.Struct, frozen=True, kw_only=True):
     """The watchdog's actions."""
 
     give_up: Callable[[], Coroutine[Any, Any, None]]

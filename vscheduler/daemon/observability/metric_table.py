@@ -4,8 +4,9 @@ Names with prefix `volcano_` have the same meaning as in Volcano, so that dashbo
 `leader_election_master_status` is the metric of Kubernetes' own components.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+import msgspec
 
 
 class Kind(StrEnum):
@@ -16,8 +17,7 @@ class Kind(StrEnum):
     HISTOGRAM = "histogram"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Metric:
+class Metric(msgspec.Struct, frozen=True, kw_only=True):
     """A row of the table."""
 
     name: str

@@ -7,8 +7,8 @@ deserved share.
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 
+import msgspec
 from prometheus_client import core, registry
 
 from vscheduler.core.model import decisions, jobs, resources
@@ -34,15 +34,14 @@ SLACK = 1e-3
 are fractions."""
 
 
-@dataclass(slots=True, kw_only=True)
-class Waiting:
+class Waiting(msgspec.Struct, kw_only=True):
     """The waiting pods of a queue."""
 
     groups: int = 0
     """PodGroups that wait, completely or in part."""
     pods: int = 0
     """Number of these PodGroups' pods without a node."""
-    classes: Counter[jobs.PodClass] = field(default_factory=Counter)
+    classes: Counter[jobs.PodClass] = msgspec.field(default_factory=Counter)
     """Classes of the pods that found no node, or wait for resources being freed. Pods of PodGroups
     not admitted count only if the cluster alone has too few resources for them."""
 
@@ -106,13 +105,12 @@ def owed(figures: decisions.QueueFigures, unmet: Mapping[str, float]) -> dict[st
     return {name: amount for name, amount in amounts.items() if amount > 0}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Figures:
+class Figures(msgspec.Struct, frozen=True, kw_only=True):
     """The part of a cycle's result kept for the next scrape."""
 
     queues: Sequence[decisions.QueueFigures] = ()
-    total: Mapping[str, float] = field(default_factory=dict)
-    excluded: Mapping[str, int] = field(default_factory=dict)
+    total: Mapping[str, float] = msgspec.field(default_factory=dict)
+    excluded: Mapping[str, int] = msgspec.field(default_factory=dict)
     """Number of nodes by reason."""
     result: decisions.CycleResult | None = None
     """The cycle's result. Counting by queue is left to the scrape, because cycles are far more

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+import msgspec
 import yaml
 
 Lines: TypeAlias = "int | tuple[int, Mapping[str | int, Lines]]"
@@ -61,8 +62,7 @@ class Document:
         return f"{self.source}:{lines if isinstance(lines, int) else lines[0]}"
 
 
-@dataclass(slots=True)
-class Anchor:
+class Anchor(msgspec.Struct):
     """The value behind an alias, and how many values the alias stands for."""
 
     content: Any

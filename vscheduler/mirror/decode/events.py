@@ -8,7 +8,6 @@ streams around the objects are read by the callers.
 import datetime as dt
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import msgspec
@@ -20,8 +19,7 @@ Kind = kinds.Kind
 Object: TypeAlias = wire.Object | wire_storage.Object | wire_devices.Object
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DecodeError:
+class DecodeError(msgspec.Struct, frozen=True, kw_only=True):
     """Why an object is unusable. Users see the error, and everything else works without the
     object.
     """
@@ -47,8 +45,7 @@ class Upsert(msgspec.Struct, frozen=True, kw_only=True):
     object: Object
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Remove:
+class Remove(msgspec.Struct, frozen=True, kw_only=True):
     """The object is gone. An object of equal name with a different UID stays."""
 
     kind: Kind
@@ -57,8 +54,7 @@ class Remove:
     uid: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DecodeFailed:
+class DecodeFailed(msgspec.Struct, frozen=True, kw_only=True):
     """The object exists, but a field has a value that its kind doesn't allow."""
 
     kind: Kind

@@ -7,7 +7,8 @@ of them may start without it.
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+
+import msgspec
 
 from vscheduler.core.model import devices, jobs
 from vscheduler.mirror.translate import pods
@@ -15,12 +16,11 @@ from vscheduler.mirror.translate import pods
 Amounts = Mapping[str, int]
 
 
-@dataclass(slots=True, kw_only=True)
-class Uses:
+class Uses(msgspec.Struct, kw_only=True):
     """A claim, and the pods that wait for it."""
 
     claim: devices.ResourceClaim | None = None
-    waiting: dict[jobs.TaskId, pods.Pod] = field(default_factory=dict)
+    waiting: dict[jobs.TaskId, pods.Pod] = msgspec.field(default_factory=dict)
     charged: frozenset[jobs.TaskId] = frozenset()
 
 

@@ -6,7 +6,8 @@ allocates it, or one that gives it back. No pod starts before the call has succe
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from vscheduler.core.model import device_decisions, devices
 from vscheduler.mirror import device_requests

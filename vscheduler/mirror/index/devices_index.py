@@ -12,7 +12,7 @@ from vscheduler.mirror import selectors
 from vscheduler.mirror.index import device_charges
 from vscheduler.mirror.translate import extended_resources, pods
 
-_FIELDS = {
+_FIELDS: dict[type, str] = {
     devices.ResourceClaim: "claims",
     devices.DeviceClass: "classes",
     devices.ResourceSlice: "slices",

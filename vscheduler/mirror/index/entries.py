@@ -1,12 +1,13 @@
 """Entries of the Mirror: objects translated to the model, with their defects."""
 
+import dataclasses
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import TypeAlias, TypeVar
 
 import msgspec
 from msgspec import structs
+from msgspec.structs import replace
 
 from vscheduler.core.model import (
     constraints,
@@ -82,8 +83,7 @@ UNKNOWN = Entry(Reference(uid="", resource_version=""), None)
 """The entry of an object that was never seen."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Replace:
+class Replace(msgspec.Struct, frozen=True, kw_only=True):
     """All objects of a kind, the result of a list. Known objects missing here are gone."""
 
     kind: events.Kind
@@ -91,8 +91,7 @@ class Replace:
     """By key; the key of a pod is its UID."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class Part(msgspec.Struct, frozen=True, kw_only=True):
     """A part of a list in progress: a Mirror without objects may already apply the part."""
 
     kind: events.Kind
@@ -285,7 +284,7 @@ def change(before: Value | None, after: Value | None) -> Change:
         case pods.Pod(), pods.Pod():
             is_step = _starts(before, after)
         case translation.Group(), translation.Group():
-            as_after = replace(before.job, state=after.job.state)
+            as_after = dataclasses.replace(before.job, state=after.job.state)
             is_step = replace(before, job=as_after) == after
         case _:
             is_step = False

@@ -2,9 +2,9 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Container, Iterable, Iterator
-from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
+import msgspec
 import numpy as np
 
 from vscheduler.core.model import constraints, jobs, nodes, resources
@@ -22,8 +22,7 @@ first by name.
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
+class Usage(msgspec.Struct, frozen=True, kw_only=True):
     """Resources held by the pods of a node. `used` includes `releasing`."""
 
     used: resources.ResourceMap
@@ -258,8 +257,7 @@ def _count(counter: Counter[T], items: Iterable[T], step: int) -> None:
             del counter[item]
 
 
-@dataclass(frozen=True, slots=True)
-class Assumption:
+class Assumption(msgspec.Struct, frozen=True):
     """A sent bind that the watch hasn't confirmed yet."""
 
     node: str

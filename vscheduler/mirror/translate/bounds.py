@@ -8,16 +8,16 @@ node can't be refused; pod_constraints.in_short decides how much of its constrai
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 if TYPE_CHECKING:
     from vscheduler.mirror.decode import fields as errors
     from vscheduler.mirror.decode import wire, wire_terms
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
+class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     """Bounds per pod. Each field has a flag of equal name."""
 
     max_pod_affinity_terms: int = 100
@@ -86,7 +86,7 @@ class Bounds:
 
 
 DEFAULT = Bounds()
-NAMES = tuple(field.name for field in fields(Bounds))
+NAMES = Bounds.__struct_fields__
 
 
 def flag(bound: str) -> str:

@@ -7,8 +7,9 @@ containers have.
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from vscheduler.core.model import constraints, devices
 from vscheduler.core.model import extended_resources as models

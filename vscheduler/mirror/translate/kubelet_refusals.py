@@ -9,7 +9,9 @@ half a minute at first, longer after each further refusal, until a pod of ours s
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from vscheduler.core.model import jobs, snapshot
 from vscheduler.mirror.decode import fields, wire
@@ -43,8 +45,7 @@ evictions.
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True):
     """The kubelet's answer about a pod of ours that was bound to its node."""
 
     at: float
@@ -53,8 +54,7 @@ class Answer:
     """The reason of a refusal; empty if the kubelet started the pod."""
 
 
-@dataclass(frozen=True, slots=True)
-class KubeletRefusal:
+class KubeletRefusal(msgspec.Struct, frozen=True):
     """A pod refused by a kubelet."""
 
     reason: str

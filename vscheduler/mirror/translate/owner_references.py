@@ -1,8 +1,9 @@
 """Owners of pods and PodGroups, and the pod fields that automatic PodGroups are built from."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
+
+import msgspec
 
 from vscheduler.mirror.decode import wire
 from vscheduler.mirror.translate import group_names
@@ -14,8 +15,7 @@ KEPT = 4096
 """How many distinct owners and templates are cached."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Owner:
+class Owner(msgspec.Struct, frozen=True, kw_only=True):
     """An owner reference: the controller of a pod, or the object that a PodGroup was created
     for.
     """
@@ -26,8 +26,7 @@ class Owner:
     uid: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OwnerTemplate:
+class OwnerTemplate(msgspec.Struct, frozen=True, kw_only=True):
     """Pod fields that an automatic PodGroup depends on, apart from labels and requests.
 
     Pods of a controller share the same object.

@@ -3,9 +3,9 @@
 import hashlib
 import weakref
 from collections.abc import Mapping
-from dataclasses import replace
 
 import msgspec
+from msgspec.structs import replace
 
 from vscheduler.core.model import constraints, jobs, resources
 from vscheduler.mirror.decode import events, fields, large_pods, wire

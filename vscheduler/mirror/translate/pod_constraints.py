@@ -4,8 +4,9 @@ Kubernetes: core/v1 NodeAffinity, PodAffinity, PodAntiAffinity, TopologySpreadCo
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import lru_cache
+
+from msgspec.structs import replace
 
 from vscheduler.core.model import constraints
 from vscheduler.mirror.decode import fields, wire, wire_terms

@@ -4,11 +4,11 @@ Volcano: api.NewTaskInfo, getTaskStatus.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import lru_cache
 
 import msgspec
 from msgspec import structs
+from msgspec.structs import replace
 
 from vscheduler.core.model import constraints, jobs, pod_texts, snapshot
 from vscheduler.mirror.decode import events, fields, wire

@@ -5,7 +5,8 @@ DecodeError. Module `pods` translates pods.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from vscheduler.core.model import (
     constraints,
@@ -56,16 +57,14 @@ _QUOTA_NAMES = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class Node(msgspec.Struct, frozen=True, kw_only=True):
     """A node: its spec and its allocatable resources."""
 
     spec: nodes.NodeSpec
     allocatable: resources.ResourceMap
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class Group(msgspec.Struct, frozen=True, kw_only=True):
     """A PodGroup: a job without pods and priority."""
 
     job: jobs.Job
@@ -75,8 +74,7 @@ class Group:
     owner: owner_references.Owner | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Namespace:
+class Namespace(msgspec.Struct, frozen=True, kw_only=True):
     """A namespace. Pod affinity may select namespaces by label."""
 
     labels: Mapping[str, str]
@@ -84,8 +82,7 @@ class Namespace:
     """The queue of automatic PodGroups; empty without the annotation."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PriorityClass:
+class PriorityClass(msgspec.Struct, frozen=True, kw_only=True):
     """A PriorityClass."""
 
     name: str

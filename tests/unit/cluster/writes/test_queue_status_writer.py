@@ -3,11 +3,12 @@ import json
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 from aiohttp import web
+from msgspec.structs import replace
 from structlog import testing
 
 from tests import answers, patience

@@ -1,14 +1,16 @@
 import asyncio
+import dataclasses
 import json
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import pytest
 from aiohttp import web
+from msgspec.structs import replace
 
 from tests import answers, patience
 from tests.unit.cluster.conftest import Serve
@@ -90,7 +92,7 @@ class Desk:
             carried=carried,
         )
         state = self.group.state if self.group else jobs.GroupState()
-        self.reporter.report(result, {JOB: replace(job, state=state)}, "cycle-1")
+        self.reporter.report(result, {JOB: dataclasses.replace(job, state=state)}, "cycle-1")
 
     async def settle(self, seconds: float = 0.06) -> None:
         """Until nothing waits, rests included."""

@@ -1,9 +1,9 @@
 """What may not be written for a while is written later."""
 
 import asyncio
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from tests import patience
 from tests.unit.cluster.conftest import Serve

@@ -1,10 +1,10 @@
 """Reasons of waiting pods that change, and change back."""
 
 import itertools
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.unit.cluster.conftest import Serve
 from tests.unit.cluster.writes.test_status_writer import WAITS, desk

@@ -1,8 +1,7 @@
 """What pods are told that can't be used."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from tests.unit.cluster.conftest import Serve
 from tests.unit.cluster.writes.test_status_writer import WAITS, a_task, desk

@@ -4,11 +4,12 @@ import random
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.unit.mirror import manifests
 from vscheduler.controllers.podgroups import podgroup_lister

@@ -1,10 +1,10 @@
 """Queues whose kind is taken away, and queues that the keeper fails at."""
 
 import asyncio
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests import patience
 from tests.unit.controllers import queue_api

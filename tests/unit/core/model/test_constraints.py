@@ -23,4 +23,3 @@ def test_a_hash_is_worked_out_once_and_stays_that_of_equal_values() -> None:
     assert len(counts) == 1
     assert hash(first) == hash(second)
     assert {first: 1}[second] == 1
-    assert issubclass(constraints.Selector, constraints.Hashed)

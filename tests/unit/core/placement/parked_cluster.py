@@ -4,6 +4,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from tests import pictures, running
 from vscheduler.core import cycle
 from vscheduler.core.model import decisions, jobs, snapshot
@@ -71,7 +73,7 @@ class Around:
         result = cycle.run_cycle(taken, self.policy, budget)
         if budget is None:
             anew = dataclasses.replace(taken.carried, parked=None, settled=None)
-            every = cycle.run_cycle(dataclasses.replace(taken, carried=anew), self.policy)
+            every = cycle.run_cycle(msgspec.structs.replace(taken, carried=anew), self.policy)
             assert running.digest(free(result)) == running.digest(free(every))
         self.carried = result.carried
         return result
@@ -88,7 +90,7 @@ class Around:
 
 def free(result: decisions.CycleResult) -> decisions.CycleResult:
     """A result, whatever it cost."""
-    return dataclasses.replace(result, work={}, costs={}, spent=0)
+    return msgspec.structs.replace(result, work={}, costs={}, spent=0)
 
 
 def waiting(picture: str = PICTURE, tree: Mapping[str, Any] = TREE) -> Around:

@@ -2,6 +2,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests import pictures, running
@@ -60,7 +61,7 @@ def opened(
         for name, queue in taken.queues.items()
     }
     past = snapshot.Carried(past_usage=carried or {})
-    taken = dataclasses.replace(taken, queues=queues, carried=past, **changes)
+    taken = msgspec.structs.replace(taken, queues=queues, carried=past, **changes)
     return cycle.open_session(taken, running.policy_of(tree()))
 
 

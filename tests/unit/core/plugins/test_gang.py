@@ -1,7 +1,8 @@
-from dataclasses import replace
+import dataclasses
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.unit.core import sessions
 from vscheduler.core import compat
@@ -100,7 +101,7 @@ def divided(min_member: int, picture: str, **policy: Any) -> jobs.Job:
         replace(task, labels={"part": task.role} if task.role else {}) for task in job.tasks
     )
     sub_group = jobs.SubGroup(**{"name": "by part", "size": 2, "keys": ("part",), **policy})
-    return replace(job, tasks=tasks, sub_groups=(sub_group,))
+    return dataclasses.replace(job, tasks=tasks, sub_groups=(sub_group,))
 
 
 SUB_GROUPS = {
@@ -166,7 +167,9 @@ def test_a_policy_without_keys_makes_one_sub_group(
 def test_a_pod_is_in_the_first_policy_that_it_matches() -> None:
     """The others don't count it."""
     job = divided(1, "a:p a:p", minimum=1)
-    job = replace(job, sub_groups=(*job.sub_groups, replace(job.sub_groups[0], name="second")))
+    job = dataclasses.replace(
+        job, sub_groups=(*job.sub_groups, replace(job.sub_groups[0], name="second"))
+    )
     reason = PLUGIN.job_valid(job_state.JobState(job))
     assert reason is not None
     assert (reason.subject, reason.tasks) == ("second", 0)

@@ -1,9 +1,9 @@
 """Plugins that protect pods from eviction: conformance, cdp, pdb."""
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
+import msgspec
 import pytest
 
 from tests.unit.core import sessions
@@ -43,7 +43,7 @@ def test_conformance_protects_what_the_cluster_needs() -> None:
         sessions.task("plain", 0, RUNNING, priority_class="high"),
         sessions.task("cluster", 0, RUNNING, priority_class="system-cluster-critical"),
         sessions.task("node", 0, RUNNING, priority_class="system-node-critical"),
-        dataclasses.replace(sessions.task("dns", 0, RUNNING), namespace="kube-system"),
+        msgspec.structs.replace(sessions.task("dns", 0, RUNNING), namespace="kube-system"),
         sessions.task("last", 0, RUNNING),
     ]
     assert spared(conformance.Conformance({}), candidates) == ["plain-0", "last-0"]
@@ -68,7 +68,7 @@ COOLDOWNS: dict[str, tuple[dict[str, Any], bool]] = {
 def test_cdp_protects_for_a_while(fields: dict[str, Any], goes: bool) -> None:
     """A pod that found its node 300 seconds ago; whoever is spared is looked at again in time."""
     session = sessions.opened()
-    session.snapshot = dataclasses.replace(session.snapshot, now=NOW)
+    session.snapshot = msgspec.structs.replace(session.snapshot, now=NOW)
     plugin = cdp.Cdp({})
     plugin.open(session)
     given: dict[str, Any] = {"status": RUNNING, "scheduled_at": NOW - 300} | fields
@@ -85,7 +85,7 @@ def budgeted(*budgets: snapshot.Budget) -> pdb.Pdb:
 def with_budgets(plugin: Pdb, budgets: Sequence[snapshot.Budget]) -> Pdb:
     """The same plugin, opened."""
     session = sessions.opened()
-    session.snapshot = dataclasses.replace(session.snapshot, budgets=tuple(budgets))
+    session.snapshot = msgspec.structs.replace(session.snapshot, budgets=tuple(budgets))
     plugin.open(session)
     return plugin
 

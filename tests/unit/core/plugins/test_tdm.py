@@ -3,6 +3,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.unit.core import sessions
@@ -102,7 +103,7 @@ def opened(
 ) -> tuple[tdm.Tdm, sessions.Opened]:
     """The plugin at this second; zone night is closed at noon, day is open."""
     session = sessions.opened(*present)
-    session.snapshot = dataclasses.replace(session.snapshot, nodes=layout(*zones), now=now)
+    session.snapshot = msgspec.structs.replace(session.snapshot, nodes=layout(*zones), now=now)
     given = {
         "tdm.revocable-zone.night": "22:00-06:00",
         "tdm.revocable-zone.day": "10:00-21:00",

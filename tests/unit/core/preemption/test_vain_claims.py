@@ -8,6 +8,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests import pictures, running
@@ -260,7 +261,7 @@ def parked_before_reclaim(picture: str) -> parked_cluster.Around:
     carried = around.carried.parked
     assert isinstance(carried, parked_groups.ParkedJobs)
     around.policy = running.policy_of(dict(TREE))
-    carried = dataclasses.replace(carried, policy=around.policy)
+    carried = msgspec.structs.replace(carried, policy=around.policy)
     around.carried = dataclasses.replace(around.carried, parked=carried)
     return around
 

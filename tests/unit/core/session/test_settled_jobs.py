@@ -5,6 +5,7 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests import pictures, running
@@ -63,7 +64,7 @@ def status(job: jobs.Job) -> decisions.GroupStatus:
 def taken_of(every: Mapping[jobs.JobId, jobs.Job]) -> snapshot.Snapshot:
     """Return a snapshot with these jobs."""
     around = running.snapshot_of(pictures.documents("queue q queue r queue s"))
-    return dataclasses.replace(around, jobs=tuple(every[each] for each in sorted(every)))
+    return msgspec.structs.replace(around, jobs=tuple(every[each] for each in sorted(every)))
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -106,7 +107,7 @@ def test_another_policy_or_a_queue_that_is_gone_forgets_all() -> None:
     others, left = settled.present(taken, running.policy_of(TREE))
     assert (list(others), bool(left)) == ([job], False)
     without = {name: each for name, each in taken.queues.items() if name != job.queue}
-    others, left = settled.present(dataclasses.replace(taken, queues=without), policy)
+    others, left = settled.present(msgspec.structs.replace(taken, queues=without), policy)
     assert (list(others), bool(left)) == ([job], False)
 
 
@@ -148,7 +149,7 @@ def test_jobs_whose_phase_is_not_stored_are_forgotten_where_a_queue_bars_jobs() 
     _, settled = settled.present(taken, policy)
     assert settled.inqueue == {young.uid}
     barred = dataclasses.replace(taken.queues["q"], namespaces=("other",))
-    taken = dataclasses.replace(taken, queues={**taken.queues, "q": barred})
+    taken = msgspec.structs.replace(taken, queues={**taken.queues, "q": barred})
     others, left = settled.present(taken, policy)
     assert (list(others), left.inqueue) == ([young], frozenset())
     _, left = settled.present(taken_of({}), policy)

@@ -1,7 +1,7 @@
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from tests.unit.daemon import lease_bench, lease_store
 from vscheduler.cluster import lease_records

@@ -1,8 +1,8 @@
 import math
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from vscheduler.cluster import lease_records
 from vscheduler.daemon.leader_election import election_settings, state_machine

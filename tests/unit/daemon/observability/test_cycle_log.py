@@ -1,5 +1,4 @@
-from dataclasses import replace
-
+from msgspec.structs import replace
 from structlog import testing
 
 from vscheduler.core.model import decisions, queues, refusals, snapshot

@@ -1,6 +1,7 @@
 import math
 import re
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from vscheduler.core.model import decisions, queues, snapshot
 from vscheduler.daemon.leader_election import api

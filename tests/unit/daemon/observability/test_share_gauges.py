@@ -1,8 +1,8 @@
 import math
-from dataclasses import replace
 
 import prometheus_client
 import pytest
+from msgspec.structs import replace
 
 from tests import pictures, running
 from vscheduler.core import actions, cycle, plugins

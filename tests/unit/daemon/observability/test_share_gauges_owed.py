@@ -1,7 +1,7 @@
 from collections.abc import Mapping
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from tests import pictures, running
 from vscheduler.core.model import decisions, jobs, queues, snapshot

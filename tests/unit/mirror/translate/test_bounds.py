@@ -1,8 +1,8 @@
 """A pod that asks for more than is looked at waits and says why; one that runs costs little."""
 
-import dataclasses
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.unit.mirror import manifests
@@ -135,7 +135,7 @@ def test_all_that_selectors_list_is_counted_together(make: Any) -> None:
 @pytest.mark.parametrize("part", ["spec", "labels"])
 def test_a_pod_of_which_too_much_is_to_be_read_waits(part: str) -> None:
     """What isn't read doesn't count: neither environment nor annotations."""
-    most = dataclasses.replace(SMALL, max_pod_selector_values=10**6)
+    most = msgspec.structs.replace(SMALL, max_pod_selector_values=10**6)
     unread = {"containers": [{"name": "c", "env": [{"name": "A", "value": "x" * 10_000}]}]}
     annotations = {"scheduling.k8s.io/group-name": "g", "note": "x" * 10_000}
     assert rejected(unread, most, metadata={"annotations": annotations}) is None

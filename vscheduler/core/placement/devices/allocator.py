@@ -6,8 +6,10 @@ that any device would do for never keeps the only large one from another.
 """
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import TypeAlias
+
+import msgspec
+from msgspec.structs import replace
 
 from vscheduler.core.model import constraints, devices, nodes
 from vscheduler.core.placement.devices import tables
@@ -22,8 +24,7 @@ PICKS_MAX = 256
 """How many devices are chosen together at most: the search calls itself for each."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Demand:
+class Demand(msgspec.Struct, frozen=True, eq=False):
     """One way to satisfy a request, with the devices that could be used for it."""
 
     path: str
@@ -40,7 +41,7 @@ class Demand:
     """Devices (D,) that the class and the request select."""
     usable: tables.Flags
     """The same, without devices whose taints aren't tolerated."""
-    failed: Mapping[int, str] = field(default_factory=dict)
+    failed: Mapping[int, str] = msgspec.field(default_factory=dict)
     """By position, devices for which an expression failed, and how."""
     resource: str = ""
     """The extended resource that the request stands for, if any."""
@@ -48,8 +49,7 @@ class Demand:
     """Nodes (N,) whose device plugin has this resource: nothing is asked for there."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Rule:
+class Rule(msgspec.Struct, frozen=True, eq=False):
     """A matchAttribute constraint of a claim."""
 
     attribute: str
@@ -60,14 +60,13 @@ class Rule:
         return not self.requests or not self.requests.isdisjoint((demand.request, demand.path))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Shape:
+class Shape(msgspec.Struct, frozen=True, eq=False):
     """What a claim asks for. Equal claims share a Shape."""
 
     requests: tuple[tuple[Demand, ...], ...]
     """By request, what satisfies it, best first."""
     rules: tuple[Rule, ...] = ()
-    parts: dict[tuple[int, ...], "Shape"] = field(default_factory=dict)
+    parts: dict[tuple[int, ...], "Shape"] = msgspec.field(default_factory=dict)
     """What is left of it on nodes, by the positions of the requests."""
 
     def at(self, row: int) -> "Shape":

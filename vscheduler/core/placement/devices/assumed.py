@@ -2,9 +2,9 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
+import msgspec
 import numpy as np
 
 from vscheduler.core.model import device_decisions, devices, extended_resources, jobs, nodes
@@ -13,8 +13,7 @@ from vscheduler.core.placement.devices import allocator, claims, tables
 _NO_MAPPINGS: tuple[extended_resources.RequestMapping, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Chosen:
+class Chosen(msgspec.Struct, frozen=True):
     """The devices chosen for a claim that isn't allocated, for pods on a node."""
 
     row: int

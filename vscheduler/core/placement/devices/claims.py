@@ -4,8 +4,8 @@ Kubernetes: kube-scheduler DynamicResources.PreFilter.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from vscheduler.core.api import contracts
@@ -22,8 +22,7 @@ PASSING = frozenset({Code.RESOURCE_CLAIM_NOT_CREATED, Code.RESOURCE_CLAIM_IN_USE
 """Problems that go away by themselves."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Needs:
+class Needs(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """What the claims of a pod class ask for, as the cycle begins."""
 
     problems: tuple[refusals.Refusal, ...] = ()

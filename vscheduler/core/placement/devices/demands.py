@@ -2,9 +2,9 @@
 
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Sequence
-from dataclasses import replace
 
 import numpy as np
+from msgspec.structs import replace
 
 from vscheduler.core.model import devices, jobs, nodes
 from vscheduler.core.placement.devices import allocator, assumed, claims, kinds, tables

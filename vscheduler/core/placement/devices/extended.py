@@ -5,10 +5,11 @@ as much of it as devices of the class, which pods get by a claim that the schedu
 Kubernetes: shouldDelegateResourceToDRA of the plugin NodeResourcesFit.
 """
 
+import dataclasses
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 
 import numpy as np
+from msgspec.structs import replace
 
 from vscheduler.core.model import devices, nodes, resources, snapshot
 from vscheduler.core.placement.devices import tables
@@ -47,7 +48,7 @@ class ExtendedResources:
         allocatable, holding = known.memo.get("extended amounts", made_of, amounts)
 
         def made() -> nodes.NodeTable:
-            return replace(table, allocatable=allocatable, holding=holding)
+            return dataclasses.replace(table, allocatable=allocatable, holding=holding)
 
         return replace(taken, nodes=known.memo.get("extended nodes", (table, allocatable), made))
 

@@ -6,7 +6,9 @@ Whatever plugins and nodes say of one of them before its claims get devices, the
 
 import weakref
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from vscheduler.core.model import jobs
 from vscheduler.core.placement.devices import claims
@@ -18,8 +20,7 @@ TRAITS_MAX = 20_000
 """How many pods' traits are kept. When full, all are dropped."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PodKind:
+class PodKind(msgspec.Struct, frozen=True, eq=False):
     """A kind of pods."""
 
     first: jobs.PodClass

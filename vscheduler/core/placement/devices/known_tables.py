@@ -1,8 +1,8 @@
 """Known tables: the devices of a cluster, made anew for pools that have changed since a cycle."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from vscheduler.core.model import devices, nodes
@@ -27,8 +27,7 @@ def of(known: devices.Devices, layout: nodes.NodeLayout) -> tables.DeviceTable:
     return known.memo.get("table", (known.pools, layout), make)
 
 
-@dataclass(slots=True)
-class _Flagged:
+class _Flagged(msgspec.Struct):
     """The devices of a table that claims had in the last cycle."""
 
     claimed: Mapping[devices.DeviceId, object]

@@ -1,10 +1,12 @@
 """Assembly: the problem of one gang in the present state of the session."""
 
+import dataclasses
 import itertools
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 
+import msgspec
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from vscheduler.core.api import contracts, views
@@ -29,8 +31,7 @@ places these pods first.
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Assembled:
+class Assembled(msgspec.Struct, frozen=True, kw_only=True):
     """A problem, and what its numbers stand for."""
 
     given: problem.Problem
@@ -40,7 +41,7 @@ class Assembled:
     """The node of each row of the problem."""
     limits: limits.Limits | None
     """What the queue lets the pods ask for; None if evictions may change that."""
-    samples: Sequence["_Sample"] = field(repr=False)
+    samples: Sequence["_Sample"]
     """One pod of each kind."""
 
     def scored(self) -> problem.Problem:
@@ -305,11 +306,13 @@ class _Rules:
             return
         row = self._rows[:1]
         name = self._session.layout.names[int(row[0])]
-        view = replace(self._session.cluster.view(row), ports={}, leaving_ports={})
+        view = dataclasses.replace(self._session.cluster.view(row), ports={}, leaving_ports={})
         pairs = self._nobody()
         for other, taken in enumerate(asking):
             for kind in range(len(self._samples)) if taken else ():
-                pairs[kind, other] = self._collides(kind, replace(view, ports={name: taken}))
+                pairs[kind, other] = self._collides(
+                    kind, dataclasses.replace(view, ports={name: taken})
+                )
         yield problem.Apart(codes=np.arange(self._rows.size), pairs=pairs | pairs.T)
 
     def _collides(self, kind: int, view: contracts.NodeView) -> bool:

@@ -1,9 +1,10 @@
 """Attempt: places a whole gang by the search, within a budget of steps and a statement."""
 
-import dataclasses
 import hashlib
 from collections.abc import Sequence
 from enum import Enum, auto
+
+import msgspec
 
 from vscheduler.core.model import decisions, gang_proof, jobs, queues, resources, snapshot
 from vscheduler.core.placement import nominated_pods
@@ -116,7 +117,7 @@ def rearranged(
     assembled = attempt.assembled(tasks, Room.RELEASING)
     given = assembled.scored()
     every = problem.Requirement(kinds=tuple(range(len(given.kinds))), least=len(tasks))
-    given = dataclasses.replace(given, requirements=(every,), sub_groups=())
+    given = msgspec.structs.replace(given, requirements=(every,), sub_groups=())
     if not assembled.rows.size or not depth_first.remembers(given):
         return []
     outcome = search.solve(given, session.gang_searches.steps_left // REARRANGED_PART)
@@ -243,7 +244,7 @@ class Attempt:
             return None
         known = self._known(given, place)
         if known.places:
-            known = dataclasses.replace(known, waits=False)
+            known = msgspec.structs.replace(known, waits=False)
         elif not known.finished:
             known = self._go_on(assembled, known, place[0])
         if known.places:
@@ -269,8 +270,8 @@ class Attempt:
         affordable = budget.affords(cost, allowed)
         if affordable < max(1, enough) and not known.waits:
             self.is_left = not known.steps
-            return dataclasses.replace(known, waits=True)
-        known = dataclasses.replace(known, waits=False)
+            return msgspec.structs.replace(known, waits=True)
+        known = msgspec.structs.replace(known, waits=False)
         affordable = max(affordable, min(allowed, ENOUGH_STEPS))
         return self._search(assembled.scored(), known, affordable, weight)
 
@@ -290,17 +291,17 @@ class Attempt:
         over_limit = not known.steps and self._is_over_limit(given, allowed)
         if over_limit:
             # If the nodes are too small as well, that is the better reason.
-            given = dataclasses.replace(given, queue_room=None)
-            known = dataclasses.replace(known, over_limit=True)
+            given = msgspec.structs.replace(given, queue_room=None)
+            known = msgspec.structs.replace(known, over_limit=True)
         failed = known.failed if known.steps else None
         outcome = search.solve(given, allowed, failed, known.begun)
         if over_limit and not isinstance(outcome.answer, problem.Impossible):
             self.spend(given, outcome.steps, weight)
-            return dataclasses.replace(known, finished=True)
+            return msgspec.structs.replace(known, finished=True)
         if isinstance(outcome.answer, problem.Found):
             self.spend(given, outcome.steps, weight)
             # If all goes well, the job is placed, and nothing is remembered.
-            return dataclasses.replace(known, places=outcome.answer.places)
+            return msgspec.structs.replace(known, places=outcome.answer.places)
         return self._refused(given, known, outcome, allowed, weight)
 
     def _is_over_limit(self, given: problem.Problem, allowed: int) -> bool:

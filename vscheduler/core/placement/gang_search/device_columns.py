@@ -8,9 +8,10 @@ between devices aren't part of the problem: what is found is checked by the filt
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 
+import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from vscheduler.core.model import jobs
 from vscheduler.core.placement.gang_search import problem
@@ -20,8 +21,7 @@ SETS_MAX = 4
 """Of how many different requests all sets are columns; of more, the single ones and all of them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceColumns:
+class DeviceColumns(msgspec.Struct, frozen=True, kw_only=True):
     """What the pods of a gang ask for and nodes have, by column."""
 
     requests: problem.Ints

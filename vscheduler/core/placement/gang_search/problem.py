@@ -5,10 +5,11 @@ the core; kinds are numbered in the order of `Problem.kinds`.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
 from typing import TypeAlias
 
+import msgspec
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 Ints: TypeAlias = NDArray[np.int64]
@@ -18,8 +19,7 @@ PLENTY = 2**62
 """How much there is of what nothing limits."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Kind:
+class Kind(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """Equal pods of the gang."""
 
     count: int
@@ -33,8 +33,7 @@ class Kind:
     """What of the free amounts is reserved against such pods, (N, R); None if nothing is."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Apart:
+class Apart(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """Kinds that keep each other out of a topology domain: anti-affinity, or equal host ports."""
 
     codes: Ints
@@ -43,8 +42,7 @@ class Apart:
     """(K, K), symmetric."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Near:
+class Near(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """The required affinity of one kind: a domain must already have one of the pods asked for."""
 
     kind: int
@@ -58,8 +56,7 @@ class Near:
     """Whether the first pod may go anywhere: it is one of those asked for, and there are none."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Spread:
+class Spread(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """A topology spread constraint of one kind."""
 
     kind: int
@@ -79,8 +76,7 @@ class Spread:
     max_skew: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Pool:
+class Pool(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """Nodes on which the pods together may ask for so much, whatever is free."""
 
     rows: Flags
@@ -89,16 +85,14 @@ class Pool:
     """(R,)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Requirement:
+class Requirement(msgspec.Struct, frozen=True, kw_only=True):
     """At least so many pods of these kinds are needed."""
 
     kinds: tuple[int, ...]
     least: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SubGroups:
+class SubGroups(msgspec.Struct, frozen=True, kw_only=True):
     """The sub-groups of one policy: each has all of its size or no pod, and enough have it."""
 
     groups: tuple[Requirement, ...]
@@ -106,8 +100,7 @@ class SubGroups:
     """How many sub-groups are needed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Problem:
+class Problem(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """Find nodes for enough of these pods."""
 
     kinds: tuple[Kind, ...]
@@ -191,22 +184,20 @@ class Problem:
         rules = (*self.pools, *self.apart, *self.near, *self.spread)
         for rule in rules:
             yield type(rule).__name__.encode()
-            for each in fields(rule):
-                value = getattr(rule, each.name)
+            for name in rule.__struct_fields__:
+                value = getattr(rule, name)
                 for part in value if isinstance(value, tuple) else (value,):
                     yield part.tobytes() if isinstance(part, np.ndarray) else repr(part).encode()
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(msgspec.Struct, frozen=True):
     """The whole gang fits."""
 
     places: tuple[tuple[int, int], ...]
     """Kind and row of each pod, in an order in which all filters pass."""
 
 
-@dataclass(frozen=True, slots=True)
-class Impossible:
+class Impossible(msgspec.Struct, frozen=True):
     """The gang can't fit, whatever is tried."""
 
     counts: tuple[int, ...] = ()
@@ -215,8 +206,7 @@ class Impossible:
     """Whether they would fit together with any one of them left out."""
 
 
-@dataclass(frozen=True, slots=True)
-class CutShort:
+class CutShort(msgspec.Struct, frozen=True):
     """Nothing was found within the budget."""
 
     begun: tuple[tuple[int, int], ...] = ()

@@ -6,8 +6,7 @@ there is none, the pod takes the place of a smaller one, which then has none: wh
 becomes less in any case, so this comes to an end.
 """
 
-from dataclasses import dataclass
-
+import msgspec
 import numpy as np
 
 from vscheduler.core.placement.gang_search import problem, state, waste
@@ -26,8 +25,7 @@ def is_possible(given: problem.Problem) -> bool:
     return not rules and not limited and all(each.reserved is None for each in given.kinds)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Swaps:
+class _Swaps(msgspec.Struct, frozen=True, eq=False):
     """The pods (P) that could make place, one of each kind on each node."""
 
     kinds: problem.Ints

@@ -1,7 +1,8 @@
 """The search for a gang: which attempts are made, and which pods stand in each other's way."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from vscheduler.core.placement.gang_search import (
     assignment,
@@ -25,8 +26,7 @@ IMPROVING_STEPS = 64
 """So many steps may be used to find nodes with fewer evictions than those found first."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """What came of a search."""
 
     answer: problem.Answer

@@ -5,8 +5,7 @@ all else, so it is kept as long as it holds: until pods come to a node, or go, o
 another kind are left that they don't fill a node any more.
 """
 
-from dataclasses import dataclass
-
+import msgspec
 import numpy as np
 
 from vscheduler.core.placement.gang_search import problem, state
@@ -16,8 +15,7 @@ CELLS_EXACT = 10_000
 """With more kinds times nodes, numbers of pods that are left are rounded up to powers of two."""
 
 
-@dataclass(slots=True)
-class Known:
+class Known(msgspec.Struct):
     """What is known of one kind."""
 
     others: problem.Ints

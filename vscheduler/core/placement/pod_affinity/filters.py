@@ -8,9 +8,9 @@ come.
 
 import functools
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from enum import Enum, auto
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -32,8 +32,7 @@ class Changes(Enum):
     ANYWHERE = auto()
 
 
-@dataclass(frozen=True, slots=True)
-class DomainFilter:
+class DomainFilter(msgspec.Struct, frozen=True):
     """The result of one condition on a node label: which values pass.
 
     `codes` are (N,). Flags have one element for each value, and a last element for nodes without

@@ -6,10 +6,10 @@ given away for the rest of the cycle; so is a node chosen for a claim that sever
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
 
+import msgspec
 import numpy as np
 
 from vscheduler.core.model import claim_decisions, constraints, jobs, nodes, storage
@@ -19,8 +19,7 @@ Choices: TypeAlias = Mapping[str, str | None]
 """By claim, the chosen volume, or None for a volume to be made."""
 
 
-@dataclass(frozen=True, slots=True)
-class Chosen:
+class Chosen(msgspec.Struct, frozen=True):
     """What was decided in this cycle for a claim that isn't bound."""
 
     row: int

@@ -4,8 +4,8 @@ Kubernetes: kube-scheduler VolumeBinding.PreFilter, VolumeZone, VolumeRestrictio
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from vscheduler.core.api import contracts
@@ -30,8 +30,7 @@ GENERAL = {
 ZONE_LABELS = (*GENERAL, *GENERAL.values())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Needs:
+class Needs(msgspec.Struct, frozen=True, kw_only=True):
     """What the volumes of a pod class ask for, as the cycle begins."""
 
     problems: tuple[refusals.Refusal, ...] = ()
