@@ -1,9 +1,10 @@
 """Allocations of devices, as patches of resource claims, and their withdrawal.
 
 The fields are those that kube-scheduler writes (plugin DynamicResources): first a finalizer, so
-that no claim disappears while it has devices, and then the status. Each patch names the UID and the
-version of the claim that the decision was made on, so that the API server refuses it once anything
-has changed (409). An allocation never stands there without the pods that it is for.
+that no claim disappears while it has devices, and then the status. Each patch names the UID of the
+claim and the version last seen, so that the API server refuses it if anything has changed since
+(409); what was seen after the decision was made is looked at before (`is_about`). An allocation
+never stands there without the pods that it is for.
 """
 
 import json
@@ -39,11 +40,14 @@ def is_about(change: Change, claim: devices.ResourceClaim) -> bool:
         return False
     match change:
         case device_decisions.ClaimAllocation(allocation=None):
-            return claim.allocation is not None and not claim.deleting
+            has = claim.allocation
+            return has is not None and has == change.existing and not claim.deleting
         case device_decisions.ClaimAllocation():
             return claim.allocation is None and not claim.deleting
         case device_decisions.DeallocateClaim():
-            return claim.allocation is not None
+            known = {each.uid for each in change.reserved_for}
+            waiting = all(each.uid in known for each in claim.reserved_for)
+            return waiting and claim.allocation == change.allocation
 
 
 def path(claim: devices.ResourceClaim, *, status: bool = False) -> paths.Path:

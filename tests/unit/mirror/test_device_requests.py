@@ -84,11 +84,19 @@ METADATA = {"uid": "c1", "resourceVersion": "7"}
 def allocating(allocation: devices.Allocation | None) -> device_decisions.ClaimAllocation:
     """The pod gets these devices, or those of the claim."""
     return device_decisions.ClaimAllocation(
-        namespace="ns", name="gpus", uid="c1", allocation=allocation, reserved_for=(POD,)
+        namespace="ns",
+        name="gpus",
+        uid="c1",
+        allocation=allocation,
+        existing=None if allocation else ALLOCATION,
+        reserved_for=(POD,),
     )
 
 
-BACK = device_decisions.DeallocateClaim(namespace="ns", name="gpus", uid="c1")
+BACK = device_decisions.DeallocateClaim(
+    namespace="ns", name="gpus", uid="c1", allocation=ALLOCATION, reserved_for=(OTHER,)
+)
+MOVED = msgspec.structs.replace(SHARED, allocation=msgspec.structs.replace(ALLOCATION, nodes=None))
 PATCHES: dict[str, tuple[device_requests.Change, devices.ResourceClaim, dict[str, Any]]] = {
     "devices are allocated": (
         allocating(ALLOCATION),
@@ -156,10 +164,13 @@ def test_a_claim_is_known_before_it_is_written() -> None:
         (allocating(None), CLAIM),
         (BACK, CLAIM),
         (BACK, msgspec.structs.replace(SHARED, uid="c2")),
+        (allocating(None), MOVED),
+        (BACK, MOVED),
+        (BACK, msgspec.structs.replace(SHARED, reserved_for=(OTHER, POD))),
     ],
 )
 def test_a_claim_that_is_another_by_now_is_left_alone(
     change: device_requests.Change, claim: devices.ResourceClaim
 ) -> None:
-    """A new claim of the same name, one that was allocated or freed meanwhile."""
+    """A new claim of the same name, one that got or lost devices or users meanwhile."""
     assert not device_requests.is_about(change, claim)

@@ -26,8 +26,18 @@ def test_a_device_that_is_being_given_back_isnt_given_to_another_claim() -> None
     lab.cycle()
     assert list(lab.allocated()) == ["gpus-0"]
     mirror = lab.mirror()
+    (held,) = (
+        each
+        for each in mirror.snapshot(lab.now, snapshot.FRESH).devices.claims.values()
+        if each.allocation
+    )
+    assert held.allocation is not None
     back = device_decisions.DeallocateClaim(
-        namespace="default", name="gpus-0", uid=claims[0]["metadata"]["uid"]
+        namespace="default",
+        name="gpus-0",
+        uid=claims[0]["metadata"]["uid"],
+        allocation=held.allocation,
+        reserved_for=held.reserved_for,
     )
     target = mirror.allocations.target(back)
     assert target is not None

@@ -19,6 +19,8 @@ class ClaimAllocation(msgspec.Struct, frozen=True, kw_only=True):
     """Empty: the claim is to be made first, for extended resources of its pod."""
     allocation: devices.Allocation | None
     """The devices chosen for the claim; None: it is allocated already."""
+    existing: devices.Allocation | None = None
+    """The devices that it has already, with which the nodes of the pods were chosen."""
     reserved_for: tuple[devices.Consumer, ...]
     """The pods to add to those that may use the claim, sorted by name."""
     requests: tuple[devices.DeviceRequest, ...] = ()
@@ -53,6 +55,10 @@ class DeallocateClaim(msgspec.Struct, frozen=True, kw_only=True):
     namespace: str
     name: str
     uid: str
+    allocation: devices.Allocation
+    """The devices that are taken back, and no others."""
+    reserved_for: tuple[devices.Consumer, ...]
+    """The waiting pods. If the claim is reserved for others by now, it keeps its devices."""
 
     @property
     def key(self) -> str:

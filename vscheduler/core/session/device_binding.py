@@ -100,17 +100,21 @@ class DeviceBinding:
             if claim is None or claim.writing or key in starting or key in spared:
                 continue
             yields = key not in needed or self._has_to_yield(claim, unbound)
-            if yields and self._is_ours(claim, unbound):
+            if yields and claim.allocation is not None and self._is_ours(claim, unbound):
                 yield device_decisions.DeallocateClaim(
-                    namespace=claim.namespace, name=claim.name, uid=claim.uid
+                    namespace=claim.namespace,
+                    name=claim.name,
+                    uid=claim.uid,
+                    allocation=claim.allocation,
+                    reserved_for=claim.reserved_for,
                 )
 
     @staticmethod
     def _is_ours(claim: devices.ResourceClaim, unbound: Collection[str]) -> bool:
-        """Whether the claim is allocated for waiting pods of this scheduler only."""
-        if claim.allocation is None or not claim.reserved_for:
-            return False
-        return all(each.resource == "pods" and each.uid in unbound for each in claim.reserved_for)
+        """Whether the claim is reserved for waiting pods of this scheduler only."""
+        return bool(claim.reserved_for) and all(
+            each.resource == "pods" and each.uid in unbound for each in claim.reserved_for
+        )
 
     def _is_contested(self, claim: devices.ResourceClaim) -> bool:
         """Whether another claim has one of the devices: two schedulers chose at the same time."""

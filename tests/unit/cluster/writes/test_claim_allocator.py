@@ -20,7 +20,9 @@ POD = devices.Consumer(name="train-0", uid="p0")
 CHANGE = device_decisions.ClaimAllocation(
     namespace="ns", name="gpus", uid="c1", allocation=ALLOCATION, reserved_for=(POD,)
 )
-BACK = device_decisions.DeallocateClaim(namespace="ns", name="gpus", uid="c1")
+BACK = device_decisions.DeallocateClaim(
+    namespace="ns", name="gpus", uid="c1", allocation=ALLOCATION, reserved_for=(POD,)
+)
 RESULTS = [{"request": "gpus", **ID._asdict()}]
 STATUS = {
     "allocation": {"devices": {"results": RESULTS}},

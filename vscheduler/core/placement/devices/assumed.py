@@ -328,6 +328,7 @@ class AssumedClaims:
                 name=claim.name,
                 uid=claim.uid,
                 allocation=allocation,
+                existing=claim.allocation,
                 reserved_for=(devices.Consumer(name=task.name, uid=str(task.uid)),),
                 requests=requests,
                 mappings=mappings,
