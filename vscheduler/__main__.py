@@ -7,10 +7,15 @@ from pathlib import Path
 NUMBERS = (0, 1, 2)
 """File descriptors of stdin, stdout and stderr."""
 
+BLAS_THREADS = "OPENBLAS_NUM_THREADS"
+"""Read by numpy's library when it is imported. By default, it starts a thread for each core of the
+machine, each with memory of its own, whatever the limits of the container are."""
+
 
 def main() -> None:
     """Run the command line, which ends the process with its exit status."""
     open_standard_streams()
+    compute_in_one_thread()
     from vscheduler.cli import main as cli  # noqa: PLC0415 - imports may open files
 
     # kubectl runs a plugin by its path; the name is what the user typed.
@@ -45,6 +50,16 @@ def open_standard_streams() -> None:
         sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - the same
     if sys.stderr is None:
         sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - the same
+
+
+def compute_in_one_thread() -> None:
+    """Keep numpy from computing in threads of its own, unless the user wants it. Call this before
+    numpy is imported.
+
+    Cycles multiply small matrices only. What they cost is measured in their own thread, and sums of
+    floating-point numbers must not depend on the number of cores.
+    """
+    os.environ.setdefault(BLAS_THREADS, "1")
 
 
 def _open_null(number: int) -> None:
