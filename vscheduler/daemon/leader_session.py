@@ -5,6 +5,7 @@ session is reused, because another instance may have worked in between.
 """
 
 import asyncio
+import time
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -48,6 +49,9 @@ QUEUE_SECONDS = 2.0
 """How long the first cycle waits for the default queue. Without the wait, pods would be told that
 the queue is missing."""
 QUEUE_LOOK_SECONDS = 0.02
+
+CONFIRMED_SECONDS = 60.0
+"""After so long, a standby's Mirror forgets the calls of its last session that no watch showed."""
 
 
 class StoredGroups(msgspec.Struct, frozen=True):
@@ -131,6 +135,8 @@ class LeaderSession:
         self._token: api.CompositeToken | None = None
         """The token of the current session, or None."""
         self._podgroup_controller: podgroup_controller.PodGroupController | None = None
+        self._forgetting: asyncio.TimerHandle | None = None
+        """Ends calls of the last session that nothing has confirmed by then."""
 
     @property
     def in_force(self) -> policy.Policy:
@@ -215,6 +221,22 @@ class LeaderSession:
             self._token = self._loop = self._podgroup_controller = None
             runtime.observed.forget_figures()
             runtime.observer.forget()
+            self._forget_calls_later()
+
+    def _forget_calls_later(self) -> None:
+        """Let the Mirror of a standby forget calls of this session that are never confirmed.
+
+        A call may still be executed, so that a session that follows soon counts it. That session
+        then forgets it by itself.
+        """
+        if self._forgetting is not None:
+            self._forgetting.cancel()
+        later = asyncio.get_running_loop().call_later
+        self._forgetting = later(CONFIRMED_SECONDS, self._forget_calls)
+
+    def _forget_calls(self) -> None:
+        if self._token is None:
+            self._runtime.mirror.expire(time.time(), every=True)
 
     async def _prepare_mirror(self, names: tuple[str, ...]) -> None:
         """Make the Mirror show the cluster for these names, and no older than the Leases."""

@@ -177,9 +177,9 @@ class Mirror:
         """Undo `evicting` after a failure; return False when the watch shows the outcome."""
         return self._undo(self._evicting, task)
 
-    def expire(self, now: float) -> list[jobs.TaskId]:
-        """Forget binds and evictions left unconfirmed for too long; return their tasks, sorted."""
-        limit = now - self._options.assume_seconds
+    def expire(self, now: float, *, every: bool = False) -> list[jobs.TaskId]:
+        """Forget calls left unconfirmed for too long, or every call; return their tasks, sorted."""
+        limit = float("inf") if every else now - self._options.assume_seconds
         binds = sorted(task for task, bind in self._assumed.items() if bind.since < limit)
         evictions = sorted(task for task, since in self._evicting.items() if since < limit)
         for task in binds:

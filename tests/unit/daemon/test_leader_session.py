@@ -209,6 +209,26 @@ async def test_who_lost_its_lease_sends_nothing_more(serve: Serve) -> None:
         await patience.until(lambda: made.bound() == {"a": 1, "b": 1})
 
 
+@pytest.mark.parametrize("returns", [False, True])
+async def test_a_standby_forgets_what_its_last_session_never_saw_confirmed(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, *, returns: bool
+) -> None:
+    """Unless it soon leads again: then the call still counts, as it may still be executed."""
+    monkeypatch.setattr(leader_session, "CONFIRMED_SECONDS", 0.1)
+    async with half(serve, "vscheduler") as made:
+        made.decided.gain("vscheduler")
+        made.show(*waiting("a"))
+        await patience.until(lambda: made.bound() == {"a": 1})
+        made.decided.lose("vscheduler")
+        await patience.until(lambda: not made.decided.held(["vscheduler"]))
+        if not returns:
+            await patience.until(lambda: made.mirror.assumed == 0)
+            return
+        made.decided.gain("vscheduler")
+        await made.rest()
+        assert made.mirror.assumed == 1
+
+
 async def test_who_stands_by_tells_of_no_strays(serve: Serve) -> None:
     """Those that it saw while it led are told of by whoever leads now."""
     async with half(serve, "vscheduler") as made:
