@@ -14,6 +14,7 @@ import aiohttp
 import kopf
 
 from vscheduler import containment
+from vscheduler.controllers import event_coalescing
 from vscheduler.controllers.queues import queue_objects
 from vscheduler.mirror import paths
 
@@ -37,7 +38,9 @@ class Entry(Protocol):
     def host(self) -> str:
         """The API server's address."""
 
-    def session_elsewhere(self) -> aiohttp.ClientSession:
+    def session_elsewhere(
+        self, *middlewares: aiohttp.ClientMiddlewareType
+    ) -> aiohttp.ClientSession:
         """Return a session for the running event loop, which isn't the daemon's."""
 
 
@@ -56,9 +59,11 @@ class OpenedSessions:
         """The API server's address."""
         return self._entry.host
 
-    def session_elsewhere(self) -> aiohttp.ClientSession:
+    def session_elsewhere(
+        self, *middlewares: aiohttp.ClientMiddlewareType
+    ) -> aiohttp.ClientSession:
         """Return a session for the running event loop, which isn't the daemon's."""
-        made = self._entry.session_elsewhere()
+        made = self._entry.session_elsewhere(*middlewares)
         self._opened = [*(each for each in self._opened if not each.closed), made]
         return made
 
@@ -111,7 +116,8 @@ def _login(entry: Entry) -> Callable[..., Any]:
         nonlocal last
         await asyncio.sleep(last + LOGIN_SECONDS - time.monotonic())
         last = time.monotonic()
-        return kopf.AiohttpSession(server=entry.host, aiohttp_session=entry.session_elsewhere())
+        session = entry.session_elsewhere(event_coalescing.EventCoalescing())
+        return kopf.AiohttpSession(server=entry.host, aiohttp_session=session)
 
     return log_in
 

@@ -85,8 +85,8 @@ class ControllerManager:
     async def keep_queues(self, held: Mapping[str, api.Token]) -> None:
         """Run the Queue controller under these Leases until cancelled.
 
-        Importing Kopf takes long, and at its start Kopf looks at every PodGroup, at about 3 ms
-        each. The scheduler's first cycle and its binds therefore come first.
+        Importing Kopf and the first lists take long. The scheduler's first cycle and its binds
+        therefore come first.
         """
         await self._runtime.watches.wait_for_lists()
         with suppress(TimeoutError):
@@ -106,7 +106,7 @@ class ControllerManager:
             default_queue=runtime.given.default_queue,
             observe=runtime.observed.observe_write,
             pace=queue_controller.Pace(),
-            witness=podgroup_lister.StatusEvidence(runtime.mirror).counter,
+            groups=podgroup_lister.StatusEvidence(runtime.mirror),
             failures=runtime.failures,
         )
         outlets = operator.Outlets(heartbeat=runtime.signs.kopf, failures=runtime.failures)

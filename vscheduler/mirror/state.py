@@ -59,9 +59,7 @@ class Mirror:
         self._options = options
         self.work: Counter[str] = Counter()
         """How many jobs, node rows, layouts and per-class counts snapshots had to recompute."""
-        self._entries: dict[events.Kind, dict[str, entries.Entry]] = {
-            kind: {} for kind in events.Kind
-        }
+        self._entries: dict[events.Kind, dict[str, entries.Entry]] = {k: {} for k in events.Kind}
         """Pods by UID, all kinds but pods by `namespace/name` or name."""
         self._rejections: dict[tuple[events.Kind, str], events.DecodeError] = {}
         self._reader = entries.Reader(
@@ -91,6 +89,7 @@ class Mirror:
         self.devices, self.allocations = self._claims.devices, self._claims.allocations
         self._job_index = job_index.JobIndex(
             self.work,
+            self._entries[events.Kind.POD_GROUP],
             scheduler_names=options.scheduler_names,
             claim_unowned=options.claim_unowned,
             priority_classes=options.priority_classes,
@@ -254,24 +253,22 @@ class Mirror:
 
     def queue_of_namespace(self, name: str) -> str:
         """Return the queue of PodGroups in this namespace that name no queue themselves."""
-        entry = self._entries[events.Kind.NAMESPACE].get(name)
-        value = None if entry is None else entry.value
-        named = value.queue if isinstance(value, translation.Namespace) else ""
-        return named or self._options.default_queue
+        return self._named.queue_of_namespace(name) or self._options.default_queue
 
     def members(self, group: jobs.JobId) -> Collection[pods.Pod]:
         """Return the pods of all schedulers that name this PodGroup, even a missing PodGroup."""
         return self._job_index.members(group)
 
     def subscribe(self, listener: Callable[[jobs.JobId], object]) -> Callable[[], None]:
-        """Call `listener` with each PodGroup whose pods come, change or go, until unsubscribed."""
+        """Call `listener` with each PodGroup now, and when it or its pods come, change or go."""
         return self._job_index.subscribe(listener)
 
     def _put(self, kind: events.Kind, key: str, entry: entries.Entry) -> entries.Change:
         before = self._entries[kind].get(key)
         self._entries[kind][key] = entry
+        change = self._move(key, before.value if before else None, entry.value)
         self._note(kind, key, entry.rejection)
-        return self._move(key, before.value if before else None, entry.value)
+        return change
 
     def _remove(self, event: events.Remove) -> entries.Change:
         known = self._entries[event.kind]
@@ -284,8 +281,9 @@ class Mirror:
         return self._drop(event.kind, key)
 
     def _drop(self, kind: events.Kind, key: str) -> entries.Change:
+        change = self._move(key, self._entries[kind].pop(key).value, None)
         self._note(kind, key, None)
-        return self._move(key, self._entries[kind].pop(key).value, None)
+        return change
 
     def _take_in(self, event: entries.Replace | entries.Part) -> entries.Change:
         kind, known = event.kind, self._entries[event.kind]
@@ -300,6 +298,8 @@ class Mirror:
             self._rejections.pop((kind, key), None)
         else:
             self._rejections[kind, key] = rejection
+        if kind is events.Kind.POD_GROUP:
+            self._job_index.notify(jobs.JobId(key))
 
     def _pod(self, task: jobs.TaskId) -> pods.Pod | None:
         value = self._entries[events.Kind.POD].get(task, entries.UNKNOWN).value

@@ -13,7 +13,7 @@ PAUSE_SECONDS = 0.3
 async def test_logins_are_spaced(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kopf logs in again after each 401."""
     monkeypatch.setattr(handlers, "LOGIN_SECONDS", PAUSE_SECONDS)
-    entry = SimpleNamespace(host="https://server", session_elsewhere=lambda: None)
+    entry = SimpleNamespace(host="https://server", session_elsewhere=lambda *_: None)
     made = handlers.registry((), entry, lambda _: None)
     (login,) = made._activities.get_all_handlers()
     log_in = cast("Callable[[], Awaitable[object]]", login.fn)

@@ -16,7 +16,7 @@ from aiohttp import web
 from structlog import testing
 
 from tests import patience
-from vscheduler.controllers import handlers, operator, ports
+from vscheduler.controllers import event_coalescing, handlers, operator, ports
 from vscheduler.controllers.queues import queue_objects
 from vscheduler.daemon.liveness import progress
 from vscheduler.mirror import paths
@@ -46,9 +46,12 @@ class Cluster:
         self.heartbeat = progress.Heartbeat()
         """Of Kopf's event loop."""
 
-    def session_elsewhere(self) -> aiohttp.ClientSession:
+    def session_elsewhere(
+        self, *middlewares: aiohttp.ClientMiddlewareType
+    ) -> aiohttp.ClientSession:
         """A session for Kopf's loop."""
-        return aiohttp.ClientSession(headers={"Authorization": "Bearer ours"})
+        headers = {"Authorization": "Bearer ours"}
+        return aiohttp.ClientSession(headers=headers, middlewares=middlewares)
 
     async def get(self, path: str) -> ports.Object:
         """Discovery, and a look at a list, as the daemon's connection sees them."""
@@ -143,8 +146,9 @@ def an_item(name: str, **more: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-async def cluster() -> AsyncIterator[Cluster]:
+async def cluster(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Cluster]:
     """A server at work."""
+    monkeypatch.setattr(event_coalescing, "GATHER_SECONDS", 0.05)
     made = Cluster()
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", made.answer)
@@ -207,6 +211,25 @@ async def test_events_arrive_as_values_and_nothing_is_written(cluster: Cluster) 
     assert signal.getsignal(signal.SIGTERM) is before
     assert not bystander.done()
     bystander.cancel()
+
+
+async def test_a_burst_of_groups_is_a_few_events(cluster: Cluster) -> None:
+    """Kopf takes a millisecond for each. The newest one is among them, and each one of a Queue."""
+    cluster.items["podgroups"] = [an_item(f"old{number}") for number in range(100)]
+    async with operating(cluster) as (heard, _):
+        await patience.until(lambda: cluster.watched("podgroups"))
+        for number in range(200):
+            await cluster.tell("podgroups", "ADDED", an_item(f"g{number}"))
+        for number in range(5):
+            await cluster.tell("queues", "ADDED", an_item(f"q{number}"))
+        await patience.until(lambda: {"uid-g199", "uid-q4"} <= {_uid(each) for each in heard})
+        assert sum(_uid(each).startswith("uid-q") for each in heard) == 5
+        assert sum(_uid(each).startswith("uid-old") for each in heard) == 1
+        assert sum(_uid(each).startswith("uid-g") for each in heard) < 50
+
+
+def _uid(event: queue_objects.Event) -> str:
+    return event.item.uid if isinstance(event, queue_objects.Seen) else event.uid
 
 
 async def test_kinds_are_waited_for_and_followed_when_they_come(cluster: Cluster) -> None:
@@ -309,10 +332,10 @@ async def test_a_kopf_that_hangs_does_not_answer(
     inside, go = threading.Event(), threading.Event()
     open_session = cluster.session_elsewhere
 
-    def hang() -> aiohttp.ClientSession:
+    def hang(*middlewares: aiohttp.ClientMiddlewareType) -> aiohttp.ClientSession:
         inside.set()
         go.wait(40)
-        return open_session()
+        return open_session(*middlewares)
 
     async def answers() -> bool:
         before = cluster.heartbeat.mark()
@@ -339,8 +362,8 @@ async def test_a_login_that_kopf_gives_up_leaves_no_session_open(
     sessions: list[aiohttp.ClientSession] = []
     open_session, wrap = cluster.session_elsewhere, kopf.AiohttpSession
 
-    def note() -> aiohttp.ClientSession:
-        sessions.append(open_session())
+    def note(*middlewares: aiohttp.ClientMiddlewareType) -> aiohttp.ClientSession:
+        sessions.append(open_session(*middlewares))
         return sessions[-1]
 
     def give_up_once(**arguments: Any) -> kopf.AiohttpSession:

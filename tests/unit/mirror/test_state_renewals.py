@@ -33,3 +33,16 @@ def test_listeners_hear_of_pods_that_come_and_go() -> None:
     end()
     seen.apply(manifests.event_of(document))
     assert heard == ["ns/g"] * 2
+
+
+def test_listeners_hear_of_groups_that_exist_come_change_and_go() -> None:
+    """Usable or not: whoever counts them looks."""
+    good, bad = manifests.group("g", {}), manifests.group("bad", {"minMember": -1})
+    seen, heard = manifests.mirror(good, bad), list[str]()
+    seen.subscribe(heard.append)
+    assert sorted(heard) == ["ns/bad", "ns/g"]
+    heard.clear()
+    seen.apply(manifests.event_of(good | {"status": {"phase": "Running"}}))
+    seen.apply(manifests.event_of(manifests.group("other", {"minMember": -1})))
+    seen.apply(manifests.removal_of(bad))
+    assert heard == ["ns/g", "ns/other", "ns/bad"]

@@ -346,9 +346,12 @@ class Connection:
         api.user_agent = sessions.USER_AGENT
         return client.CoordinationV1Api(api)
 
-    def session_elsewhere(self) -> aiohttp.ClientSession:
+    def session_elsewhere(
+        self, *middlewares: aiohttp.ClientMiddlewareType
+    ) -> aiohttp.ClientSession:
         """Return a session with this connection's credentials for another thread's event loop.
 
+        The middlewares wrap every request.
         The calling thread creates, uses and closes the session. After a 401, the session asks this
         connection's event loop for newer credentials, so this loop must keep running.
         """
@@ -356,6 +359,7 @@ class Connection:
             self._credentials.held.context,
             sessions.Authorizing(self._credentials, self._loop, self._server_name),
             sessions.refuse_nonsense,
+            *middlewares,
             most=CONNECTIONS_MAX,
             proxy=self._proxy,
         )

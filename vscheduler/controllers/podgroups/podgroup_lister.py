@@ -7,7 +7,7 @@ where to look, not which step to take.
 from collections.abc import Iterable, Iterator, Sequence
 
 from vscheduler.controllers.podgroups import auto_groups, deletion, owners, podgroup_creation
-from vscheduler.controllers.queues import queue_objects
+from vscheduler.controllers.queues import queue_cache, queue_objects
 from vscheduler.core.model import jobs
 from vscheduler.mirror import state
 from vscheduler.mirror.decode import events, wire
@@ -154,8 +154,8 @@ class PodGroupLister:
 
 
 class StatusEvidence:
-    """Checks PodGroup statuses against pods: anybody with write access could claim anything in a
-    status.
+    """Shows PodGroups to the Queue controller, and checks their statuses against pods: anybody with
+    write access could claim anything in a status.
 
     Volcano counts PodGroups by their status. Here a group counts as running only with a pod on a
     node, so a forged status has no effect. The Mirror knows the pods of all schedulers.
@@ -163,6 +163,23 @@ class StatusEvidence:
 
     def __init__(self, mirror: state.Mirror) -> None:
         self._mirror = mirror
+
+    def group(self, key: str) -> queue_objects.Group | queue_cache.Unusable | None:
+        """Return the PodGroup with this key (`namespace/name`), or None."""
+        job_id = jobs.JobId(key)
+        reference = self._mirror.reference(events.Kind.POD_GROUP, job_id)
+        if reference is None:
+            return None
+        group = self._mirror.groups.get(job_id)
+        if group is None:
+            return queue_cache.Unusable(uid=reference.uid)
+        return queue_objects.Group(
+            uid=reference.uid,
+            version=reference.resource_version,
+            queue=group.job.queue,
+            counter=queue_objects.PHASES[group.job.state.phase],
+            key=key,
+        )
 
     def counter(self, group: queue_objects.Group) -> str:
         """Return the field of the Queue's status in which the group counts.

@@ -6,7 +6,9 @@ Objects are identified by UID, so a late event about a deleted object never hide
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
+
+import msgspec
 
 from vscheduler.controllers import ports
 from vscheduler.controllers.queues import queue_objects
@@ -16,6 +18,13 @@ Item: TypeAlias = queue_objects.Queue | queue_objects.Group
 
 Witness = Callable[[queue_objects.Group], str]
 """Returns the status field that counts a group, after a check against other knowledge."""
+
+
+class Unusable(msgspec.Struct, frozen=True, kw_only=True):
+    """A PodGroup of which the Mirror knows only that it exists."""
+
+    uid: str
+
 
 KINDS: Mapping[queue_objects.Kind, paths.Collection] = {
     queue_objects.Kind.QUEUE: paths.QUEUES,
@@ -28,6 +37,28 @@ Kinds = frozenset[queue_objects.Kind]
 def as_written(group: queue_objects.Group) -> str:
     """Return the status field that counts a group, trusting the group's status."""
     return group.counter
+
+
+class Groups(Protocol):
+    """PodGroups as others know them."""
+
+    def group(self, key: str) -> queue_objects.Group | Unusable | None:
+        """Return the PodGroup with this key (`namespace/name`) in the Mirror, or None."""
+
+    def counter(self, group: queue_objects.Group) -> str:
+        """Return the status field that counts a group, after a check against other knowledge."""
+
+
+class AsWritten:
+    """No knowledge of PodGroups but their own statuses."""
+
+    def group(self, key: str) -> None:
+        """Return None."""
+        del key
+
+    def counter(self, group: queue_objects.Group) -> str:
+        """Return the field named by the group's status."""
+        return as_written(group)
 
 
 class Tally:
@@ -112,6 +143,8 @@ class QueueCache:
         self._items: dict[str, Item] = {}
         self._queues: dict[str, queue_objects.Queue] = {}
         self._tally = Tally(default_queue, witness)
+        self._shown: dict[str, str] = {}
+        """UIDs of the PodGroups that the Mirror has shown, by `namespace/name`."""
         self._news: dict[str, Item | None] | None = None
         """During a list: objects seen meanwhile, and None for objects gone meanwhile."""
         self.complete = False
@@ -140,6 +173,24 @@ class QueueCache:
         is known.
         """
         return self._tally.doubt(key)
+
+    def show(self, key: str, shown: queue_objects.Group | Unusable | None) -> bool:
+        """Apply what the Mirror shows under a key (`namespace/name`); return whether counts may
+        change.
+
+        A PodGroup that the Mirror shows no longer is gone. One that it has never shown may exist:
+        Kopf, or a list, was faster.
+        """
+        before = self._shown.pop(key, None)
+        if before is not None and (shown is None or shown.uid != before):
+            self.forget(before)
+        if shown is not None:
+            self._shown[key] = shown.uid
+        if isinstance(shown, queue_objects.Group):
+            known = self._items.get(shown.uid)
+            if known is None or known.version != shown.version:
+                self.see(shown)
+        return self.doubt(key) or before is not None or isinstance(shown, Unusable)
 
     def see(self, item: Item) -> None:
         """Update an object, unless a newer version is known."""

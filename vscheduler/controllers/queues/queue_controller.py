@@ -48,6 +48,8 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
     """Between two writes to a queue of which only the counts changed."""
     audit_seconds: float = 300.0
     """Between two comparisons with live lists."""
+    audit_unusable_seconds: float = 10.0
+    """Like audit_seconds, after a change of a PodGroup that the Mirror can't use."""
     audit_held_seconds: float = 30.0
     """Like audit_seconds, while a deletion waits for the contents of a queue."""
     settle_seconds: float = 1.0
@@ -84,25 +86,25 @@ class QueueController:
         default_queue: str,
         observe: Callable[[str, str], None],
         pace: Pace,
-        witness: queue_cache.Witness = queue_cache.as_written,
+        groups: queue_cache.Groups | None = None,
         failures: containment.Failures | None = None,
     ) -> None:
-        """`witness` returns the field that counts a PodGroup. Call `moved` when its answer may
-        change.
-        """
+        """Call `moved` when an answer of `groups` may change."""
         self._failures = failures or containment.Failures()
         self._api = api
         self._default = default_queue
         self._observe = observe
         self._pace = pace
         self._writer = queue_writer.QueueWriter(api, observe)
-        self._cache = queue_cache.QueueCache(default_queue, witness)
+        self._groups = groups or queue_cache.AsWritten()
+        self._cache = queue_cache.QueueCache(default_queue, self._groups.counter)
         self._served = queue_cache.ServedKinds(api)
         self._missed = False
         """Whether a kind was reported missing since the last question."""
         self._ask_at = 0.0
         self._commands: dict[str, queue_objects.Command] = {}
         self._changed = asyncio.Event()
+        self._audited_at = float("-inf")
         self._audit_at = 0.0
         """All times of this class are on the clock of time.monotonic."""
         self._due = float("inf")
@@ -128,8 +130,12 @@ class QueueController:
         self._changed.set()
 
     def moved(self, key: str) -> None:
-        """Notice that pods of a PodGroup (`namespace/name`) came, changed or went."""
-        if self._cache.doubt(key):
+        """Notice that a PodGroup (`namespace/name`) or pods of it came, changed or went."""
+        shown = self._groups.group(key)
+        if isinstance(shown, queue_cache.Unusable):  # a list tells its queue and its phase
+            at = max(time.monotonic(), self._audited_at + self._pace.audit_unusable_seconds)
+            self._audit_at = min(self._audit_at, at)
+        if self._cache.show(key, shown):
             self._changed.set()
 
     def miss(self) -> None:
@@ -170,7 +176,7 @@ class QueueController:
             await self._release_all()
         elif self._cache.complete:
             await self._ensure()
-            for command in sorted(self._commands.values(), key=_age):
+            for command in sorted(self._commands.values(), key=queue_objects.age):
                 if self._may_try(command.uid):
                     await self._try(command.uid, self._execute, command)
             await self._reconcile()
@@ -284,15 +290,16 @@ class QueueController:
 
     async def _audit(self) -> None:
         """Replace the cache by live lists."""
+        self._audited_at = time.monotonic()
+        self._audit_at = float("inf")  # unless something asks for the next one meanwhile
         self._cache.begin()
         listed = await self._served.list(queue_objects.Kind.QUEUE)
         groups = await self._served.list(queue_objects.Kind.POD_GROUP)
         self._cache.replace([*map(queue_objects.queue, listed), *map(queue_objects.group, groups)])
         left = self._cache.queues.values()
         held = any(each.deleting for each in left)
-        self._audit_at = time.monotonic() + (
-            self._pace.audit_held_seconds if held else self._pace.audit_seconds
-        )
+        seconds = self._pace.audit_held_seconds if held else self._pace.audit_seconds
+        self._audit_at = min(self._audit_at, time.monotonic() + seconds)
         uids = {each.uid for each in left}
         self._written_at = {uid: at for uid, at in self._written_at.items() if uid in uids}
 
@@ -350,9 +357,7 @@ class QueueController:
             log.info("command.done", **described)
 
     async def _live(self, name: str) -> queue_objects.Queue | None:
-        """Return the Queue of this name as stored at present; the cache may lag behind a
-        Command.
-        """
+        """Return the stored Queue of this name: the cache may lag behind a Command."""
         try:
             return queue_objects.queue(await self._api.get(paths.QUEUES.at(name)))
         except paths.UnusableNameError:
@@ -392,8 +397,3 @@ class QueueController:
 
 def _subject(queue: queue_objects.Queue) -> statuses.ObjectReference:
     return statuses.ObjectReference(kind="Queue", namespace="", name=queue.name, uid=queue.uid)
-
-
-def _age(command: queue_objects.Command) -> tuple[int, str]:
-    """Return a sort key by age. The resourceVersion of a Command never changes after creation."""
-    return (int(command.version) if command.version.isdecimal() else 0, command.uid)

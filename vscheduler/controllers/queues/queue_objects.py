@@ -197,6 +197,11 @@ def command(body: Object) -> Command | None:
     )
 
 
+def age(command: Command) -> tuple[int, str]:
+    """Return a sort key by age. The resourceVersion of a Command never changes after creation."""
+    return (int(command.version) if command.version.isdecimal() else 0, command.uid)
+
+
 def newer(version: str, than: str) -> bool:
     """Whether a version of an object is newer than `than`.
 

@@ -27,12 +27,15 @@ class JobIndex:
     def __init__(
         self,
         work: Counter[str],
+        stored: Collection[str],
         *,
         scheduler_names: tuple[str, ...],
         claim_unowned: bool,
         priority_classes: bool,
     ) -> None:
+        """`stored` are the keys of all PodGroups, also of those that can't be used."""
         self._work = work
+        self._stored = stored
         self._scheduler_names = scheduler_names
         self._claim_unowned = claim_unowned
         self._use_priorities = priority_classes
@@ -60,9 +63,18 @@ class JobIndex:
         self._dirty.update(self._groups)
 
     def subscribe(self, listener: Callable[[jobs.JobId], object]) -> Callable[[], None]:
-        """Call `listener` with the PodGroup of each changed pod, until unsubscribed."""
+        """Call `listener` with each PodGroup that exists; then with the PodGroup of each changed
+        pod, and for `notify`, until unsubscribed.
+        """
+        for key in list(self._stored):
+            listener(jobs.JobId(key))
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
+
+    def notify(self, key: jobs.JobId) -> None:
+        """Tell all listeners of a PodGroup."""
+        for listener in self._listeners:
+            listener(key)
 
     def move_group(self, key: jobs.JobId, new: translation.Group | None) -> None:
         """Apply an added, changed or deleted (None) PodGroup."""
@@ -85,13 +97,13 @@ class JobIndex:
                 if old.ours and old.group in self._groups and not self._members[old.group]:
                     self._emptied.add(old.group)
                 self._touch(old.group)
-                self._notify(old.group)
+                self.notify(old.group)
         if new is not None:
             if new.group is not None:
                 self._members.setdefault(new.group, {})[new.uid] = new
                 self._emptied.discard(new.group)
                 self._touch(new.group)
-                self._notify(new.group)
+                self.notify(new.group)
             elif new.ours:
                 self._without_group[new.uid] = new
 
@@ -149,10 +161,6 @@ class JobIndex:
             self._missing_groups.pop(key, None)
         else:
             self._missing_groups[key] = None
-
-    def _notify(self, key: jobs.JobId) -> None:
-        for listener in self._listeners:
-            listener(key)
 
     def _place(self, key: jobs.JobId, job: jobs.Job | None) -> None:
         at = bisect.bisect_left(self._ids, key)

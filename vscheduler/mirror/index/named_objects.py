@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from vscheduler.core.model import queues, snapshot
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.index import entries
+from vscheduler.mirror.translate import translation
 
 
 class NamedObjects:
@@ -21,6 +22,11 @@ class NamedObjects:
     def change(self) -> None:
         """Sort again at the next refresh."""
         self._current = False
+
+    def queue_of_namespace(self, name: str) -> str:
+        """Return the queue that a namespace names; empty if it names none."""
+        value = self._stored[events.Kind.NAMESPACE].get(name, entries.UNKNOWN).value
+        return value.queue if isinstance(value, translation.Namespace) else ""
 
     def refresh(self) -> None:
         """Make the attributes current; the last objects stay when nothing changed."""

@@ -1,9 +1,10 @@
 import asyncio
 import itertools
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from msgspec.structs import replace
@@ -40,10 +41,15 @@ async def keeping(
     *,
     deaf: bool = False,
     witness: queue_cache.Witness = queue_cache.as_written,
+    group: Callable[[str], queue_objects.Group | queue_cache.Unusable | None] = lambda _: None,
 ) -> AsyncIterator[queue_controller.QueueController]:
     """A keeper at work; a deaf one is told of no changes."""
     keeper = queue_controller.QueueController(
-        server, default_queue="default", observe=lambda *_: None, pace=pace, witness=witness
+        server,
+        default_queue="default",
+        observe=lambda *_: None,
+        pace=pace,
+        groups=cast("queue_cache.Groups", SimpleNamespace(counter=witness, group=group)),
     )
     if not deaf:
         server.listeners.append(keeper.feed)

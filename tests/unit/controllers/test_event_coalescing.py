@@ -1,0 +1,188 @@
+"""Which events of PodGroups Kopf gets, and that it keeps nothing of those that are gone."""
+
+import json
+import random
+from typing import Any, cast
+
+import aiohttp
+import pytest
+import yarl
+
+from vscheduler.controllers import event_coalescing
+from vscheduler.mirror import paths
+
+
+def a_group(name: str, queue: str | None = "q") -> dict[str, Any]:
+    """A PodGroup in a queue."""
+    spec = {} if queue is None else {"queue": queue}
+    return {"metadata": {"uid": name, "resourceVersion": "1"}, "spec": spec}
+
+
+def a_line(change: str, name: str, queue: str | None = "q") -> bytes:
+    """An event of a PodGroup."""
+    return json.dumps({"type": change, "object": a_group(name, queue)}).encode()
+
+
+def told(lines: list[bytes]) -> list[str]:
+    """What these lines say, as `ADDED a`."""
+    read = [json.loads(line) for line in lines]
+    return [f"{each['type']} {each['object']['metadata'].get('uid', '')}".strip() for each in read]
+
+
+def test_a_burst_of_a_queue_is_one_event() -> None:
+    """However many PodGroups it is about: the newest one is told of."""
+    lines = [a_line("ADDED", f"g{number}", f"q{number % 2}") for number in range(500)]
+    assert told(event_coalescing.EventCoalescing().of_watch(lines)) == ["ADDED g498", "ADDED g499"]
+
+
+def test_a_group_without_a_queue_is_one_of_the_default_queue() -> None:
+    """Which is a queue like any other."""
+    lines = [a_line("ADDED", "a", None), a_line("ADDED", "b"), a_line("ADDED", "c", None)]
+    assert told(event_coalescing.EventCoalescing().of_watch(lines)) == ["ADDED b", "ADDED c"]
+
+
+def test_a_deletion_is_told_of_where_kopf_knows_the_group() -> None:
+    """It would never forget it. Of others, it isn't told for their own sake."""
+    coalescing = event_coalescing.EventCoalescing()
+    coalescing.of_watch([a_line("ADDED", "a")])
+    lines = [a_line("DELETED", "a"), a_line("DELETED", "b"), a_line("ADDED", "c")]
+    assert told(coalescing.of_watch(lines)) == ["DELETED a", "ADDED c"]
+    assert told(coalescing.of_watch([a_line("DELETED", "a"), a_line("ADDED", "d")])) == ["ADDED d"]
+
+
+def test_all_else_is_left_to_kopf() -> None:
+    """Bookmarks, errors, and what can't be read."""
+    lines = [
+        b'{"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "7"}}}',
+        b'{"type": "BOOKMARK", "object": {"metadata": {"uid": "", "resourceVersion": "7"}}}',
+        b'{"type": "ERROR", "object": {"kind": "Status", "code": 410}}',
+        json.dumps({"type": "ADDED", "object": a_group("a") | {"spec": {"queue": 5}}}).encode(),
+        b'{"type": "ADDED", "obj',
+        b"\xff",
+    ]
+    coalescing = event_coalescing.EventCoalescing()
+    assert coalescing.of_watch([*lines, a_line("ADDED", "a")])[:-1] == lines
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_kopf_forgets_all_that_is_gone(seed: int) -> None:
+    """PodGroups come, change queues and go, and are read in pieces of any size."""
+    chance, coalescing = random.Random(seed), event_coalescing.EventCoalescing()
+    there: dict[str, str] = {}
+    kopfs: set[str] = set()
+    lines: list[bytes] = []
+    for number in range(600):
+        name = chance.choice([*there, f"g{number}"])
+        there[name], change = chance.choice("pqr"), "MODIFIED" if name in there else "ADDED"
+        if change == "MODIFIED" and chance.random() < 0.5:
+            change = "DELETED"
+        lines.append(a_line(change, name, there[name]))
+        if change == "DELETED":
+            del there[name]
+        if chance.random() < 0.2:
+            kept = coalescing.of_watch(lines)
+            assert kept[-1] is lines[-1], "the watch is resumed from here"
+            assert {_queue(line) for line in kept} == {_queue(line) for line in lines}
+            assert [line for line in lines if any(line is each for each in kept)] == kept
+            for change, name in (each.split() for each in told(kept)):
+                (kopfs.discard if change == "DELETED" else kopfs.add)(name)
+            assert kopfs <= there.keys()
+            lines = []
+
+
+def _queue(line: bytes) -> str:
+    return str(json.loads(line)["object"]["spec"]["queue"])
+
+
+def a_page(*groups: dict[str, Any]) -> bytes:
+    """A page of a list."""
+    metadata = {"resourceVersion": "9", "continue": "more"}
+    return json.dumps({"kind": "PodGroupList", "metadata": metadata, "items": groups}).encode()
+
+
+def test_a_list_has_one_group_of_each_queue() -> None:
+    """Over all of its pages, and all else of a page is left as it is."""
+    coalescing = event_coalescing.EventCoalescing()
+    first = json.loads(coalescing.of_list(a_page(a_group("a"), a_group("b"), a_group("c", "r"))))
+    assert first == json.loads(a_page(a_group("a"), a_group("c", "r")))
+    second = json.loads(coalescing.of_list(a_page(a_group("d"), a_group("e", "s"))))
+    assert second["items"] == [a_group("e", "s")]
+    assert told(coalescing.of_watch([a_line("DELETED", "c", "r"), a_line("ADDED", "f", "r")])) == [
+        "DELETED c", "ADDED f",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("page", [b"", b"[]", a_page({"metadata": {}}), b'{"items": null}'])
+def test_a_list_that_cannot_be_read_is_left_to_kopf(page: bytes) -> None:
+    """It says what is wrong with it."""
+    assert event_coalescing.EventCoalescing().of_list(page) == page
+
+
+class Answer:
+    """A response as a middleware sees it."""
+
+    def __init__(self, path: str, status: int = 200) -> None:
+        self.url = yarl.URL(f"http://server{path}", encoded=True)
+        self.status = status
+        self.content = object()
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        (f"{paths.POD_GROUPS.everywhere}?watch=true", event_coalescing.Watched),
+        (f"{paths.POD_GROUPS.everywhere}?limit=500", event_coalescing.Listed),
+        (f"{paths.QUEUES.everywhere}?watch=true", object),
+        (f"{paths.COMMANDS.everywhere}?watch=true", object),
+    ],
+)
+async def test_only_pod_groups_are_coalesced(path: str, kind: type) -> None:
+    """Each event of a Queue or a Command counts by itself; an error isn't touched."""
+    for status, expected in ((200, kind), (410, object)):
+        assert type((await _sent(event_coalescing.EventCoalescing(), path, status)).content) is (
+            expected
+        )
+
+
+async def test_a_list_begins_anew() -> None:
+    """Kopf lists again after a 410, and what it knew is of no use; the next page goes on."""
+    coalescing, path = event_coalescing.EventCoalescing(), paths.POD_GROUPS.everywhere
+    for query, kept in (("limit=5", ["a"]), ("limit=5&continue=x", []), ("limit=5", ["a"])):
+        await _sent(coalescing, f"{path}?{query}")
+        items = json.loads(coalescing.of_list(a_page(a_group("a"))))["items"]
+        assert [each["metadata"]["uid"] for each in items] == kept
+    coalescing.of_watch([a_line("ADDED", "b")])
+    await _sent(coalescing, f"{path}?watch=true&resourceVersion=9")
+    assert told(coalescing.of_watch([a_line("DELETED", "b"), a_line("ADDED", "c")])) == [
+        "DELETED b", "ADDED c",
+    ]  # fmt: skip
+
+
+async def _sent(
+    coalescing: event_coalescing.EventCoalescing, path: str, status: int = 200
+) -> aiohttp.ClientResponse:
+    answer = Answer(path, status)
+
+    async def send(_: aiohttp.ClientRequest) -> aiohttp.ClientResponse:
+        return cast("aiohttp.ClientResponse", answer)
+
+    return await coalescing(cast("aiohttp.ClientRequest", answer), send)
+
+
+async def test_lines_are_read_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However they are cut on their way; what ends without a line's end is left to Kopf, too."""
+    monkeypatch.setattr(event_coalescing, "GATHER_SECONDS", 0.0)
+    whole = b"\n".join([a_line("ADDED", "a"), a_line("ADDED", "b"), b'{"type": "AD'])
+
+    class Pieces:
+        total_bytes = 7
+
+        async def iter_chunked(self, _: int) -> Any:
+            for at in range(0, len(whole), 11):
+                yield whole[at : at + 11]
+
+    content = cast("aiohttp.StreamReader", Pieces())
+    watched = event_coalescing.Watched(content, event_coalescing.EventCoalescing())
+    read = b"".join([piece async for piece in watched.iter_chunked(2**20)])
+    assert read == whole
+    assert watched.total_bytes == 7
