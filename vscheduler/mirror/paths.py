@@ -8,6 +8,7 @@ can contain are refused.
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -17,6 +18,9 @@ NAME_MAX = 253
 
 FORBIDDEN = re.compile(r"[/%]")
 """Characters that no name may contain (Kubernetes: Path Segment Names)."""
+
+PLAIN = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,252}")
+"""Names that need no quoting, as all valid names, and are no relative segments."""
 
 RELATIVE = (".", "..")
 """Relative segments, which stand for a different path."""
@@ -99,6 +103,8 @@ class Collection(msgspec.Struct, frozen=True, kw_only=True):
 
 def segment(name: str) -> str:
     """Quote a name as a single path segment. Raises UnusableNameError."""
+    if PLAIN.fullmatch(name):
+        return name
     if not name or name in RELATIVE or len(name) > NAME_MAX or FORBIDDEN.search(name):
         shown = name if len(name) <= NAME_MAX else f"{name[:NAME_MAX]}…"
         raise UnusableNameError(f"no object can have the name {shown!r}")
@@ -108,6 +114,7 @@ def segment(name: str) -> str:
         raise UnusableNameError(f"no object can have the name {name!r}") from error
 
 
+@lru_cache(maxsize=256)
 def version(api_version: str) -> Path:
     """Return the discovery path of an API version. Raises UnusableNameError."""
     root = "apis" if "/" in api_version else "api"

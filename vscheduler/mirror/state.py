@@ -134,9 +134,7 @@ class Mirror:
         pod = self._pod(task)
         if pod is None or not pod.waits:
             return False
-        before = self._as_seen(pod)
-        self._assumed[task] = node_usage.Assumption(node, now)
-        self._move_pod(before, self._as_seen(pod))
+        self._move_pod(*self._overlay.assume(pod, node, now))
         return True
 
     def still_fits(self, task: jobs.TaskId, before: nodes.NodeSpec) -> bool:

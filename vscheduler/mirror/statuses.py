@@ -300,14 +300,14 @@ def lease_notice(lease: ObjectReference, holder: str, *, leads: bool) -> EventNo
 
 def timestamp(now: float) -> str:
     """Return seconds since the epoch as a Kubernetes timestamp: RFC 3339, whole seconds, UTC."""
-    return dt.datetime.fromtimestamp(now, dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return f"{dt.datetime.fromtimestamp(now, dt.UTC).isoformat(timespec='seconds')[:-6]}Z"
 
 
 def microtime(now: float) -> str:
     """Return seconds since the epoch with microseconds, as used by Events and Leases (meta/v1
     MicroTime).
     """
-    return dt.datetime.fromtimestamp(now, dt.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return f"{dt.datetime.fromtimestamp(now, dt.UTC).isoformat(timespec='microseconds')[:-6]}Z"
 
 
 def _conditions(

@@ -107,3 +107,11 @@ def test_a_path_says_what_its_answer_is() -> None:
         )
     ]
     assert told == [("Pod", ""), ("Pod", ""), ("Pod", "a"), ("", "")]
+
+
+def test_valid_names_are_not_quoted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each pod has some fifteen segments in its requests, and quoting one takes four calls."""
+    monkeypatch.setattr(paths, "quote", None)
+    paths.version.cache_clear()
+    path = paths.POD_GROUPS.status("a-1.b_C", "ns")
+    assert path == "/apis/scheduling.volcano.sh/v1beta1/namespaces/ns/podgroups/a-1.b_C/status"

@@ -6,6 +6,7 @@ from tests.unit.mirror import manifests
 from vscheduler.core.model import jobs
 from vscheduler.mirror import state
 from vscheduler.mirror.index import entries
+from vscheduler.mirror.translate import pods
 
 Document = manifests.Document
 P = jobs.TaskId("p")
@@ -108,3 +109,34 @@ def test_a_bind_still_fits_whose_extended_resource_comes_by_a_claim() -> None:
     apply(seen, named | {"spec": {}})
     apply(seen, manifests.node("n1"))
     assert not seen.still_fits(P, before)
+
+
+def test_a_pod_becomes_binding_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not anew for each of the looks at it before it is sent, which are three and more."""
+    made: list[str] = []
+    bound_to = pods.Pod.bound_to
+
+    def note(pod: pods.Pod, node: str) -> pods.Pod:
+        made.append(node)
+        return bound_to(pod, node)
+
+    monkeypatch.setattr(pods.Pod, "bound_to", note)
+    seen = pending()
+    assert seen.assume(P, "n1", now=1.0)
+    layout = seen.snapshot(1.0).nodes.layout
+    spec = layout.specs[layout.rows["n1"]]
+    assert all(seen.still_fits(P, spec) for _ in range(3))
+    apply(seen, manifests.pod("p", group="g", node="n1", phase="Pending"))
+    assert made == ["n1"]
+
+
+def test_a_pod_that_changes_while_it_is_binding_is_another_one() -> None:
+    """With the labels that it has by now, on the node that it was sent to."""
+    seen = pending()
+    seen.assume(P, "n1", now=1.0)
+    apply(seen, manifests.pod("p", group="g", version=2, metadata={"labels": {"a": "b"}}))
+    (task,) = manifests.job_of(seen, "g").tasks
+    assert (task.node, task.status) == ("n1", jobs.TaskStatus.BINDING)
+    pod = seen._as_seen(seen._pod(P))
+    assert pod is not None
+    assert (pod.labels, pod.node) == ({"a": "b"}, "n1")

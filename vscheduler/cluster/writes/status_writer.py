@@ -206,8 +206,8 @@ class StatusWriter:
             current = {status.job for status in result.groups}
             self._offered = {job: kept for job, kept in self._offered.items() if job in current}
             self._sent = {job: kept for job, kept in self._sent.items() if job in current}
-        waiting = sum(map(_waiting, result.groups))
-        if len(self._pod_reasons) > 2 * waiting + REASONS_SLACK:
+        kept = len(self._pod_reasons)
+        if kept > REASONS_SLACK and kept > 2 * sum(map(_waiting, result.groups)) + REASONS_SLACK:
             there = {uid for status in result.groups for uid in _uids(status)}
             self._pod_reasons = {
                 uid: kept for uid, kept in self._pod_reasons.items() if uid in there

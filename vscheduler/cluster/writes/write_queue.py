@@ -46,6 +46,12 @@ UNBOUNDED = (
 )
 """Priorities whose calls are always accepted: there are never more than pods and their claims."""
 
+REPORTS_FEW = 16
+REPORTS_WAITING = 8
+"""How many statuses, conditions and events may be in progress: REPORTS_FEW, or more while
+REPORTS_WAITING times as many wait. Each call at once needs a connection, and opening one costs both
+sides as much CPU as several calls."""
+
 CALLS_MIN = 8
 """Smallest concurrency limit, so that a few stuck calls do not block all others."""
 
@@ -147,16 +153,14 @@ class WriteQueue:
         loop = asyncio.get_running_loop()
         while True:
             await self._yielder.give_way()
-            while not self._may_start() or not any(self._waiting):
+            while (priority := self._next()) is None:
                 self._idle.append(idle := loop.create_future())
                 await idle
-            priority, waiting = next(each for each in enumerate(self._waiting) if each[1])
-            call = waiting.popleft()
+            call = self._waiting[priority].popleft()
             self._call_taken.set()
             self._call_taken.clear()
             self._under_way[priority] += 1
-            if any(self._waiting):
-                self._wake()
+            self._wake()
             try:
                 # A call that is no longer permitted needs no retry.
                 with (
@@ -171,12 +175,26 @@ class WriteQueue:
                 self._call_ended.set()
                 self._call_ended.clear()
 
-    def _may_start(self) -> bool:
-        return sum(self._under_way) < self._limit.size
+    def _next(self) -> int | None:
+        """Return the priority of the call to make next; None while none waits or may start."""
+        if sum(self._under_way) >= self._limit.size:
+            return None
+        for priority, waiting in enumerate(self._waiting):
+            if waiting:
+                may_start = priority < WritePriority.STATUS or self._may_report()
+                return priority if may_start else None
+        return None
+
+    def _may_report(self) -> bool:
+        """Whether one more status, condition or event may be sent meanwhile."""
+        busy = sum(self._under_way[WritePriority.STATUS :])
+        if busy < REPORTS_FEW:
+            return True
+        return busy < sum(map(len, self._waiting[WritePriority.STATUS :])) // REPORTS_WAITING
 
     def _wake(self) -> None:
-        """Wake an idle worker, if the concurrency limit permits one more call."""
-        while self._idle and self._may_start():
+        """Wake an idle worker, if a call waits that may start."""
+        while self._idle and self._next() is not None:
             idle = self._idle.popleft()
             if not idle.done():
                 idle.set_result(None)

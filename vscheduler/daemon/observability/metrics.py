@@ -40,6 +40,9 @@ class Metrics:
                         registry=self.registry,
                         buckets=MILLISECONDS,
                     )
+        self._labelled: dict[tuple[str, tuple[str, ...]], prometheus_client.Counter] = {}
+        self._timed: dict[tuple[str, tuple[str, ...]], prometheus_client.Histogram] = {}
+        """Counters and histograms by name and labels, which the library looks up under a lock."""
         self._holders: dict[str, str] = {}
         """The last known holder of each Lease."""
         self._shares = share_gauges.ShareGauges()
@@ -60,12 +63,14 @@ class Metrics:
         self._observe("volcano_open_session_duration_milliseconds", parts["snapshot"])
         for part, seconds in parts.items():
             self._observe("vscheduler_cycle_part_milliseconds", seconds, part)
-        unplaced = sum(len(group.unplaced) for group in result.groups)
+        waiting = unplaced = without_volumes = 0
+        for group in result.groups:  # of all jobs, in every cycle
+            waiting += group.reason is not None
+            unplaced += len(group.unplaced)
+            without_volumes += len(group.without_volumes)
         self._count("volcano_schedule_attempts_total", "scheduled", by=len(result.binds))
         self._count("volcano_schedule_attempts_total", "unschedulable", by=unplaced)
-        waiting = sum(group.reason is not None for group in result.groups)
         self._gauges["volcano_unschedule_job_count"].set(waiting)
-        without_volumes = sum(len(group.without_volumes) for group in result.groups)
         self._gauges["vscheduler_pods_waiting_for_volumes"].set(without_volumes)
         for fault in result.faults:
             self._count("vscheduler_plugin_faults_total", fault.plugin, fault.hook)
@@ -165,9 +170,15 @@ class Metrics:
         self._gauges["vscheduler_ungrouped_pods"].set(ungrouped)
 
     def _count(self, name: str, *labels: str, by: float = 1) -> None:
-        counter = self._counters[name]
-        (counter.labels(*labels) if labels else counter).inc(by)
+        counter = self._labelled.get((name, labels))
+        if counter is None:
+            found = self._counters[name]
+            counter = self._labelled[name, labels] = found.labels(*labels) if labels else found
+        counter.inc(by)
 
     def _observe(self, name: str, seconds: float, *labels: str) -> None:
-        histogram = self._histograms[name]
-        (histogram.labels(*labels) if labels else histogram).observe(seconds * 1000)
+        histogram = self._timed.get((name, labels))
+        if histogram is None:
+            found = self._histograms[name]
+            histogram = self._timed[name, labels] = found.labels(*labels) if labels else found
+        histogram.observe(seconds * 1000)

@@ -262,6 +262,10 @@ class Assumption(msgspec.Struct, frozen=True):
 
     node: str
     since: float
+    pod: pods.Pod
+    """The pod without the bind."""
+    bound: pods.Pod
+    """The same pod as Binding, kept because each look at it asks for it."""
 
 
 class NodeUsage:

@@ -26,6 +26,14 @@ class PodOverlay:
         self.charged: dict[jobs.TaskId, Mapping[str, int]] = {}
         """Devices of claims that count for the pod."""
 
+    def assume(self, pod: pods.Pod, node: str, now: float) -> tuple[pods.Pod, pods.Pod]:
+        """Let a waiting pod be Binding to a node; return the pod as seen before and now."""
+        before = self.as_seen(pod)
+        assert before is not None
+        after = before.bound_to(node)
+        self.assumed[pod.uid] = node_usage.Assumption(node, now, before, after)
+        return before, after
+
     def as_seen(self, pod: pods.Pod | None) -> pods.Pod | None:
         """Return the pod with all of this: Binding, or leaving."""
         if pod is None:
@@ -37,7 +45,9 @@ class PodOverlay:
         if pod.uid in self.evicting:
             return pod.leaving()
         assumption = self.assumed.get(pod.uid)
-        return pod if assumption is None else pod.bound_to(assumption.node)
+        if assumption is None:
+            return pod
+        return assumption.bound if assumption.pod is pod else pod.bound_to(assumption.node)
 
     def rename(self, classes: Mapping[str, str]) -> list[tuple[pods.Pod | None, pods.Pod | None]]:
         """Let other extended resources stand for DeviceClasses; return the pods with such resources

@@ -65,3 +65,14 @@ async def test_what_rejected_pods_were_told_is_remembered_while_they_are_there(
             made.report(replace(seen, running=running, rejections=many[:1]))
             await made.settle()
         assert made.written["pod", "written"] == len(many)
+
+
+async def test_waiting_pods_are_not_counted_while_little_is_remembered(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cycle reports all jobs, and going through them costs as much as reporting them."""
+    monkeypatch.setattr(status_writer, "_waiting", None)
+    async with desk(serve) as made:
+        made.report(WAITS)
+        await made.settle()
+        assert made.written["pod", "written"] == 2

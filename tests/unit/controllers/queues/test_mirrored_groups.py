@@ -98,6 +98,18 @@ def test_all_is_right_once_everything_was_heard(seed: int) -> None:
     assert world.known._shown.keys() == {f"ns/{name}" for name in world.there}
 
 
+def test_a_group_that_was_made_anew_counts_once() -> None:
+    """A list of the Mirror's shows the new one in place of the old one."""
+    world = World(random.Random(0))
+    for version, uid in enumerate("ab"):
+        group = manifests.group("g", {"queue": "q"})
+        group["metadata"] |= {"uid": uid, "resourceVersion": str(version)}
+        world.mirror.apply(manifests.event_of(group))
+    assert {queue: dict(held) for queue, held in world.known.counts.items()} == {
+        "q": {"pending": 1}
+    }
+
+
 def test_a_group_that_only_kopf_has_told_of_stays() -> None:
     """The Mirror may be late: its pods come first, and then it hears of it, too."""
     world = World(random.Random(0))

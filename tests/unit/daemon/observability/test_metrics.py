@@ -1,6 +1,8 @@
 import math
 import re
 
+import prometheus_client
+import pytest
 from msgspec.structs import replace
 
 from vscheduler.core.model import decisions, queues, snapshot
@@ -161,3 +163,22 @@ def test_unexpected_failures_are_counted_by_where() -> None:
     text = observed.exposition().decode()
     assert 'vscheduler_contained_failures_total{area="call"} 2.0' in text
     assert 'vscheduler_contained_failures_total{area="object"} 1.0' in text
+
+
+def test_labels_are_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Six series are updated for each pod."""
+    observed = metrics.Metrics()
+    asked: list[tuple[str, ...]] = []
+    labels = prometheus_client.Counter.labels
+
+    def note(metric: prometheus_client.Counter, *names: str) -> prometheus_client.Counter:
+        asked.append(names)
+        return labels(metric, *names)
+
+    monkeypatch.setattr(prometheus_client.Counter, "labels", note)
+    for outcome in ("written", "conflict") * 3:
+        observed.observe_write("event", outcome)
+    assert asked == [("event", "written"), ("event", "conflict")]
+    found = values(observed)
+    assert found['vscheduler_writes_total{object="event",outcome="written"}'] == 3
+    assert found['vscheduler_writes_total{object="event",outcome="conflict"}'] == 3
