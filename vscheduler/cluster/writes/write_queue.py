@@ -17,7 +17,7 @@ from functools import partial
 
 from vscheduler import backoff, containment
 from vscheduler.cluster.http import send_guard
-from vscheduler.cluster.writes import cooperative
+from vscheduler.cluster.writes import concurrency_limit, cooperative
 
 Call = Callable[[], Awaitable[None]]
 """A call to make. The call handles its own errors; an unexpected exception is logged and ends only
@@ -52,12 +52,6 @@ REPORTS_WAITING = 8
 REPORTS_WAITING times as many wait. Each call at once needs a connection, and opening one costs both
 sides as much CPU as several calls."""
 
-CALLS_MIN = 8
-"""Smallest concurrency limit, so that a few stuck calls do not block all others."""
-
-LIMIT_SHRINK = 0.75
-"""Factor on the concurrency limit after a 429."""
-
 PAUSES_MAX = 64
 """Longest pause of a key whose writes keep failing unexpectedly, as a multiple of the spacing."""
 
@@ -84,7 +78,7 @@ class WriteQueue:
         self._workers = workers
         self._waiting_max = waiting_max
         self._waiting: tuple[deque[Call], ...] = tuple(deque() for _ in WritePriority)
-        self._limit = ConcurrencyLimit(workers)
+        self._limit = concurrency_limit.ConcurrencyLimit(workers)
         self._idle: deque[asyncio.Future[None]] = deque()
         """A future for each worker without work, or beyond the concurrency limit."""
         self._call_taken = asyncio.Event()
@@ -92,6 +86,8 @@ class WriteQueue:
         """Both events are cleared right after being set: setting an event wakes the tasks in
         wait_for_room or wait_until_quiet."""
         self._under_way = [0 for _ in WritePriority]
+        self._reports_under_way = 0
+        self._all_under_way = 0
         self.steps = 0
         """Number of calls that ended, with any result, plus the finished parts of long calls."""
         self._yielder = cooperative.CooperativeYield()
@@ -159,7 +155,7 @@ class WriteQueue:
             call = self._waiting[priority].popleft()
             self._call_taken.set()
             self._call_taken.clear()
-            self._under_way[priority] += 1
+            self._count(priority, 1)
             self._wake()
             try:
                 # A call that is no longer permitted needs no retry.
@@ -169,7 +165,7 @@ class WriteQueue:
                 ):
                     await call()
             finally:
-                self._under_way[priority] -= 1
+                self._count(priority, -1)
                 self.steps += 1
                 self._limit.answered()
                 self._call_ended.set()
@@ -177,7 +173,7 @@ class WriteQueue:
 
     def _next(self) -> int | None:
         """Return the priority of the call to make next; None while none waits or may start."""
-        if sum(self._under_way) >= self._limit.size:
+        if self._all_under_way >= self._limit.size:
             return None
         for priority, waiting in enumerate(self._waiting):
             if waiting:
@@ -187,10 +183,17 @@ class WriteQueue:
 
     def _may_report(self) -> bool:
         """Whether one more status, condition or event may be sent meanwhile."""
-        busy = sum(self._under_way[WritePriority.STATUS :])
-        if busy < REPORTS_FEW:
+        if self._reports_under_way < REPORTS_FEW:
             return True
-        return busy < sum(map(len, self._waiting[WritePriority.STATUS :])) // REPORTS_WAITING
+        waiting = sum(map(len, self._waiting[WritePriority.STATUS :]))
+        return self._reports_under_way < waiting // REPORTS_WAITING
+
+    def _count(self, priority: int, step: int) -> None:
+        """Count a call that begins or ends."""
+        self._under_way[priority] += step
+        self._all_under_way += step
+        if priority >= WritePriority.STATUS:
+            self._reports_under_way += step
 
     def _wake(self) -> None:
         """Wake an idle worker, if a call waits that may start."""
@@ -199,51 +202,6 @@ class WriteQueue:
             if not idle.done():
                 idle.set_result(None)
                 return
-
-
-class ConcurrencyLimit:
-    """How many calls may be in progress, over all workers.
-
-    The limit shrinks while the API server answers 429. The limit follows additive increase,
-    multiplicative decrease, as in TCP. It grows by one after each round, that is, after as many
-    answers as calls may be in progress. Latency is no useful signal: with 8, 16 and 64 concurrent
-    binds on two busy cores, throughput was equal, and fewer calls at once raised the client's own
-    cost per call.
-    """
-
-    def __init__(self, most: int) -> None:
-        self._most = self._size = most
-        self._least = min(CALLS_MIN, most)
-        self._answers = 0
-        """Answers in the current round."""
-        self._stale = 0
-        """Outstanding answers to calls made before the limit was lowered."""
-
-    @property
-    def size(self) -> int:
-        """The current limit."""
-        return self._size
-
-    def answered(self) -> None:
-        """Record that a call ended."""
-        if self._stale:
-            self._stale -= 1
-            return
-        self._answers += 1
-        if self._answers >= self._size:
-            self._answers = 0
-            self._size = min(self._most, self._size + 1)
-
-    def throttled(self) -> None:
-        """Lower the limit after a 429.
-
-        Further 429s for calls made before the reduction are ignored.
-        """
-        if self._stale or self._size == self._least:
-            return
-        self._stale = self._size
-        self._answers = 0
-        self._size = max(self._least, int(self._size * LIMIT_SHRINK))
 
 
 class CoalescingQueue:

@@ -106,11 +106,9 @@ class Tally:
         if not same_key:
             del self._uids[group.key]
 
-    def doubt(self, key: str) -> bool:
-        """Have groups of this key evaluated again; return whether any such group is known."""
-        uids = self._uids.get(key, ())
-        self._doubtful.update(dict.fromkeys(uids))
-        return bool(uids)
+    def doubt(self, key: str) -> None:
+        """Have groups of this key evaluated again."""
+        self._doubtful.update(dict.fromkeys(self._uids.get(key, ())))
 
     def clear(self) -> None:
         """Remove all groups."""
@@ -168,15 +166,8 @@ class QueueCache:
         """
         return self._tally.counts
 
-    def doubt(self, key: str) -> bool:
-        """Notice that the pods of a PodGroup (`namespace/name`) changed; return whether the group
-        is known.
-        """
-        return self._tally.doubt(key)
-
-    def show(self, key: str, shown: queue_objects.Group | Unusable | None) -> bool:
-        """Apply what the Mirror shows under a key (`namespace/name`); return whether counts may
-        change.
+    def show(self, key: str, shown: queue_objects.Group | Unusable | None) -> None:
+        """Apply what the Mirror shows under a key (`namespace/name`), and count its pods anew.
 
         A PodGroup that the Mirror shows no longer is gone. One that it has never shown may exist:
         Kopf, or a list, was faster.
@@ -190,7 +181,7 @@ class QueueCache:
             known = self._items.get(shown.uid)
             if known is None or known.version != shown.version:
                 self.see(shown)
-        return self.doubt(key) or before is not None or isinstance(shown, Unusable)
+        self._tally.doubt(key)
 
     def see(self, item: Item) -> None:
         """Update an object, unless a newer version is known."""
@@ -248,6 +239,32 @@ class QueueCache:
             del self._queues[item.uid]
         else:
             self._tally.drop(item)
+
+
+class MovedGroups:
+    """Keys of PodGroups that changed, or whose pods did, until the cache is updated.
+
+    A pod that starts moves its PodGroup three or more times, which costs as much as once.
+    """
+
+    def __init__(self, cache: QueueCache, groups: Groups) -> None:
+        self._cache = cache
+        self._groups = groups
+        self._keys: dict[str, None] = {}
+
+    def note(self, key: str) -> None:
+        """Note a PodGroup (`namespace/name`) that came, changed or went."""
+        self._keys[key] = None
+
+    def apply(self) -> bool:
+        """Update the cache; return whether all PodGroups that have moved can be used."""
+        keys, self._keys = self._keys, {}
+        usable = True
+        for key in keys:
+            shown = self._groups.group(key)
+            usable = usable and not isinstance(shown, Unusable)
+            self._cache.show(key, shown)
+        return usable
 
 
 class ServedKinds:

@@ -18,7 +18,7 @@ from vscheduler import backoff, containment
 from vscheduler.controllers import ports
 from vscheduler.controllers.queues import queue_cache, queue_objects, queue_reconcile, queue_writer
 from vscheduler.core.model import queues as model
-from vscheduler.mirror import paths, statuses
+from vscheduler.mirror import paths
 
 log = structlog.get_logger(__name__)
 
@@ -96,8 +96,9 @@ class QueueController:
         self._observe = observe
         self._pace = pace
         self._writer = queue_writer.QueueWriter(api, observe)
-        self._groups = groups or queue_cache.AsWritten()
-        self._cache = queue_cache.QueueCache(default_queue, self._groups.counter)
+        groups = groups or queue_cache.AsWritten()
+        self._cache = queue_cache.QueueCache(default_queue, groups.counter)
+        self._moved = queue_cache.MovedGroups(self._cache, groups)
         self._served = queue_cache.ServedKinds(api)
         self._missed = False
         """Whether a kind was reported missing since the last question."""
@@ -131,12 +132,14 @@ class QueueController:
 
     def moved(self, key: str) -> None:
         """Notice that a PodGroup (`namespace/name`) or pods of it came, changed or went."""
-        shown = self._groups.group(key)
-        if isinstance(shown, queue_cache.Unusable):  # a list tells its queue and its phase
+        self._moved.note(key)
+        self._changed.set()
+
+    def _take_moved(self) -> None:
+        """Update the cache; have PodGroups listed if the Mirror can't use one that has moved."""
+        if not self._moved.apply():
             at = max(time.monotonic(), self._audited_at + self._pace.audit_unusable_seconds)
             self._audit_at = min(self._audit_at, at)
-        if self._cache.show(key, shown):
-            self._changed.set()
 
     def miss(self) -> None:
         """Notice that a kind isn't served, so its objects' fate stays unknown."""
@@ -166,6 +169,7 @@ class QueueController:
         """Look at all queues, and take a step for each queue that differs from its plan."""
         self._due = float("inf")
         self._looked_at = time.monotonic()
+        self._take_moved()
         if self._may_go():
             if time.monotonic() >= self._ask_at and self._may_try(KINDS):
                 await self._try(KINDS, self._ask)
@@ -244,6 +248,7 @@ class QueueController:
 
     def _steps(self) -> Steps:
         """Return the next step of each queue, from the cached state."""
+        self._take_moved()
         known, now = self._cache.queues, time.time()
         steps = []
         for name, plan in queue_reconcile.plans(known, self._cache.counts).items():
@@ -251,7 +256,7 @@ class QueueController:
             if not self._may_try(queue.uid):
                 continue
             sent, step = self._writer.sent(queue), None
-            with self._failures.contained("queue", name, _subject(queue)) as piece:
+            with self._failures.contained("queue", name, queue.reference) as piece:
                 step = queue_reconcile.next_step(queue, plan, sent, now)
             if piece.failed:
                 self._failed(queue.uid, ports.Trouble.UNANSWERED)
@@ -393,7 +398,3 @@ class QueueController:
         goes_on = error.trouble in {*ports.LASTING, ports.Trouble.MISSING}
         if goes_on and len(self._logged) < LOGGED_MAX:
             self._logged.add(message)
-
-
-def _subject(queue: queue_objects.Queue) -> statuses.ObjectReference:
-    return statuses.ObjectReference(kind="Queue", namespace="", name=queue.name, uid=queue.uid)

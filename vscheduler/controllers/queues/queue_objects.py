@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from vscheduler.core.model import resources
-from vscheduler.mirror import paths
+from vscheduler.mirror import paths, statuses
 from vscheduler.mirror.decode import fields
 
 WANTED_STATE = "vscheduler.io/wanted-state"
@@ -79,6 +79,11 @@ class Queue(msgspec.Struct, frozen=True, kw_only=True):
     def state(self) -> str:
         """The stored state; empty if none was written yet."""
         return str(self.status.get("state", ""))
+
+    @property
+    def reference(self) -> statuses.ObjectReference:
+        """The Queue in events."""
+        return statuses.ObjectReference(kind="Queue", namespace="", name=self.name, uid=self.uid)
 
 
 class Group(msgspec.Struct, frozen=True, kw_only=True):

@@ -97,7 +97,8 @@ class JobIndex:
                 if old.ours and old.group in self._groups and not self._members[old.group]:
                     self._emptied.add(old.group)
                 self._touch(old.group)
-                self.notify(old.group)
+                if new is None or new.group != old.group:
+                    self.notify(old.group)
         if new is not None:
             if new.group is not None:
                 self._members.setdefault(new.group, {})[new.uid] = new

@@ -10,7 +10,7 @@ import pytest
 from tests import patience
 from vscheduler import containment
 from vscheduler.cluster.http import send_guard
-from vscheduler.cluster.writes import write_queue
+from vscheduler.cluster.writes import concurrency_limit, write_queue
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
 
@@ -105,7 +105,7 @@ async def test_an_api_server_that_is_too_busy_gets_fewer_calls_at_once() -> None
     assert await most_at_once(busy=False) == 20
     await most_at_once(busy=True)
     assert (
-        await most_at_once(busy=True) <= write_queue.CALLS_MIN + 1
+        await most_at_once(busy=True) <= concurrency_limit.CALLS_MIN + 1
     )  # after each round it tries one more
     assert len(seen) == 300
 
@@ -317,7 +317,7 @@ async def test_what_was_refused_is_offered_again_unless_there_is_news(
     await asyncio.wait([task])
 
 
-def answer(limit: write_queue.ConcurrencyLimit, number: int) -> None:
+def answer(limit: concurrency_limit.ConcurrencyLimit, number: int) -> None:
     """So many calls have ended."""
     for _ in range(number):
         limit.answered()
@@ -327,24 +327,24 @@ def answer(limit: write_queue.ConcurrencyLimit, number: int) -> None:
 def test_it_stays_between_its_bounds(most: int) -> None:
     """Whatever the answers are, and with less room than the least."""
     chance = random.Random(7)
-    limit = write_queue.ConcurrencyLimit(most)
+    limit = concurrency_limit.ConcurrencyLimit(most)
     for _ in range(10_000):
         if chance.random() < 0.02:
             limit.throttled()
         limit.answered()
-        assert min(write_queue.CALLS_MIN, most) <= limit.size <= most
+        assert min(concurrency_limit.CALLS_MIN, most) <= limit.size <= most
 
 
 def test_it_is_wide_open_until_the_server_is_too_busy() -> None:
     """A server that can is given all that there may be."""
-    limit = write_queue.ConcurrencyLimit(64)
+    limit = concurrency_limit.ConcurrencyLimit(64)
     answer(limit, 1000)
     assert limit.size == 64
 
 
 def test_a_server_that_is_too_busy_closes_it_once_for_calls_of_one_moment() -> None:
     """Sixty-four refusals of as many calls are one piece of news; the next is another."""
-    limit = write_queue.ConcurrencyLimit(64)
+    limit = concurrency_limit.ConcurrencyLimit(64)
     for _ in range(64):
         limit.throttled()
         limit.answered()
@@ -355,7 +355,7 @@ def test_a_server_that_is_too_busy_closes_it_once_for_calls_of_one_moment() -> N
 
 def test_it_opens_again_by_one_a_round() -> None:
     """When answers to calls that were made before it closed are in."""
-    limit = write_queue.ConcurrencyLimit(64)
+    limit = concurrency_limit.ConcurrencyLimit(64)
     limit.throttled()
     answer(limit, 64 + 47)
     assert limit.size == 48
@@ -367,10 +367,10 @@ def test_it_opens_again_by_one_a_round() -> None:
 
 def test_a_server_that_goes_on_being_too_busy_gets_the_least() -> None:
     """From there it opens as soon as answers come that are none of that kind."""
-    limit = write_queue.ConcurrencyLimit(64)
+    limit = concurrency_limit.ConcurrencyLimit(64)
     for _ in range(1000):
         limit.throttled()
         limit.answered()
-    assert limit.size == write_queue.CALLS_MIN
+    assert limit.size == concurrency_limit.CALLS_MIN
     answer(limit, 64)
-    assert limit.size > write_queue.CALLS_MIN
+    assert limit.size > concurrency_limit.CALLS_MIN

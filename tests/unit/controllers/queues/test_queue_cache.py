@@ -36,7 +36,7 @@ class World:
     def __post_init__(self) -> None:
         self.evidence = podgroup_lister.StatusEvidence(self.mirror)
         self.known = queue_cache.QueueCache("default", self._witness)
-        self.end = self.mirror.subscribe(self.known.doubt)
+        self.end = self.mirror.subscribe(lambda key: self.known.show(key, None))
 
     def _witness(self, group: queue_objects.Group) -> str:
         self.asked.append(group.uid)
