@@ -122,6 +122,23 @@ def test_a_group_that_only_kopf_has_told_of_stays() -> None:
     }
 
 
+def test_a_group_that_moves_often_is_looked_at_once() -> None:
+    """A pod that starts moves it some five times."""
+    asked: list[str] = []
+
+    class Noting(queue_cache.AsWritten):
+        def group(self, key: str) -> None:
+            asked.append(key)
+
+    groups = Noting()
+    moved = queue_cache.MovedGroups(queue_cache.QueueCache("default", groups.counter), groups)
+    for key in ("ns/a", "ns/b", "ns/a", "ns/a"):
+        moved.note(key)
+    assert moved.apply()
+    assert moved.apply()
+    assert asked == ["ns/a", "ns/b"]
+
+
 @pytest.mark.usefixtures("virtual_time")
 async def test_a_group_that_the_mirror_cannot_use_is_counted() -> None:
     """A list tells of it: soon, and not for each of its changes."""
