@@ -86,9 +86,7 @@ def open_session(
     `WorkBudget`.
     """
     limited = work_budget.WorkBudget(budget, taken.carried.work_by_namespace, small)
-    settings = [setting for tier in configured.tiers for setting in tier]
-    wanted = any(each.plugin.has_claims_allocated(each.arguments) for each in settings)
-    offered = devices.Devices(taken, limited.spend, wanted=wanted)
+    offered = devices.Devices(taken, limited.spend, wanted=configured.allocates_claims)
     taken = offered.with_extended_resources(taken)
     opened = session.Session(
         taken,

@@ -5,7 +5,7 @@ Names known to Volcano but not implemented here cause a warning and are left out
 """
 
 import dataclasses
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -20,6 +20,7 @@ Problem = validation.Problem
 Plugins = Sequence[type[contracts.Plugin]]
 Actions = Sequence[type[contracts.Action[Any]]]
 Configured = TypeVar("Configured", bound=contracts.Configured)
+Answer = TypeVar("Answer")
 
 BUILT_IN: Mapping[str, object] = {
     "actions": "enqueue, allocate, backfill, reclaim",
@@ -62,16 +63,14 @@ class PluginSetting:
     """Disabled flags, by Volcano's key."""
     answers: frozenset[str] = dataclasses.field(init=False, compare=False, repr=False)
     """Hooks defined by the plugin and not disabled by a flag."""
+    flags: frozenset[str] = dataclasses.field(init=False, compare=False, repr=False)
+    """Enabled flags."""
 
     def __post_init__(self) -> None:
         on = (name for name, hook in hooks.HOOKS.items() if hook.flag not in self.off)
         answers = frozenset(name for name in on if hasattr(self.plugin, name))
         object.__setattr__(self, "answers", answers)
-
-    @property
-    def flags(self) -> frozenset[str]:
-        """Enabled flags."""
-        return frozenset(validation.FLAGS) - self.off
+        object.__setattr__(self, "flags", frozenset(validation.FLAGS) - self.off)
 
 
 class ActionSetting(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,10 +104,23 @@ class Policy:
     """Whether jobs made from one template come in the order of their age."""
     trees: frozenset[str] = dataclasses.field(init=False, compare=False, repr=False)
     """The names of the plugins that are configured with hierarchical queues."""
+    settings: Sequence[PluginSetting] = dataclasses.field(init=False, compare=False, repr=False)
+    """The plugins of all tiers."""
+    allocates_claims: bool = dataclasses.field(init=False, compare=False, repr=False)
+    """Whether any plugin looks at claims for devices."""
+    starting: Sequence[int] = dataclasses.field(init=False, compare=False, repr=False)
+    """The places of the plugins that have more to prepare once all plugins are open."""
+    _known: dict[str, Any] = dataclasses.field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         """Answer once what every cycle asks."""
         every, put = [each for tier in self.tiers for each in tier], object.__setattr__
+        put(self, "_known", {})
+        put(self, "settings", tuple(every))
+        allocates = [each.plugin.has_claims_allocated(each.arguments) for each in every]
+        put(self, "allocates_claims", any(allocates))
+        starting = [place for place, each in enumerate(every) if "start" in each.answers]
+        put(self, "starting", tuple(starting))
         about_nodes = [each for each in every if each.answers & {"class_nodes", "queue_nodes"}]
         put(self, "nodes_last", all(each.plugin.nodes_last for each in about_nodes))
         lasts = all(each.plugin.waiting_lasts for each in every if each.answers & ABOUT_WAITING)
@@ -120,6 +132,13 @@ class Policy:
         put(self, "alike_by_age", all(name.startswith(BUILT_IN_PLUGINS) for name in orders))
         trees = (each.plugin.name for each in every if "enableHierarchy" in each.flags)
         put(self, "trees", frozenset(trees))
+
+    def memo(self, key: str, compute: Callable[[], Answer]) -> Answer:
+        """Return an answer that depends on the policy alone, computed once."""
+        if key not in self._known:
+            self._known[key] = compute()
+        found: Answer = self._known[key]
+        return found
 
     def runs(self, action: str) -> bool:
         """Whether an action of this name is configured."""

@@ -4,7 +4,9 @@ Answers of these hooks are kept per pod class and queue. An undeclared read rais
 of a plugin does, and isn't answered from another pod of the class.
 """
 
+import inspect
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
 import msgspec
@@ -21,18 +23,31 @@ BUILT_IN = "vscheduler.core."
 """Modules of plugins that tests check for such reads. Guarding them would cost time per pod."""
 
 
-def method(plugin: object, hook: str) -> Callable[..., Any]:
-    """Return the plugin's method for a hook; it is given a task with declared texts only."""
-    found: Callable[..., Any] = getattr(plugin, hook)
-    if hook not in KEPT_PER_CLASS or type(plugin).__module__.startswith(BUILT_IN):
+def method(plugin: type[contracts.Plugin], hook: str) -> Callable[..., Any]:
+    """Return the method of a class of plugins for a hook, as a function whose first argument is the
+    plugin; it is given a task with declared texts only.
+    """
+    found = _function(plugin, hook)
+    if hook not in KEPT_PER_CLASS or plugin.__module__.startswith(BUILT_IN):
         return found
-    assert isinstance(plugin, contracts.Plugin)
     reads = pod_texts.reads(plugin)
 
-    def guarded(task: jobs.Task, *others: object) -> object:
-        return found(_as_declared(task, reads), *others)
+    def guarded(opened: object, task: jobs.Task, *others: object) -> object:
+        return found(opened, _as_declared(task, reads), *others)
 
     return guarded
+
+
+def _function(plugin: type[contracts.Plugin], hook: str) -> Callable[..., Any]:
+    """Return the method as a function; what isn't defined as a method is looked up when called."""
+    found = inspect.getattr_static(plugin, hook)
+    if isinstance(found, FunctionType):
+        return found
+
+    def looked_up(opened: object, *subject: object) -> object:
+        return getattr(opened, hook)(*subject)
+
+    return looked_up
 
 
 def _as_declared(task: jobs.Task, reads: pod_texts.PodReads) -> jobs.Task:

@@ -1,8 +1,7 @@
 """Dispatch: calls plugins' hooks, and combines the answers of several plugins.
 
 A Dispatch is made once per session. For each hook and tier, the list of the plugins that define the
-hook is prepared when the hook is first called, so that a call costs no more than the plugins' own
-methods, and a hook that nobody calls costs nothing.
+hook is prepared once per policy, so that a call costs no more than the plugins' own methods.
 """
 
 import math
@@ -13,7 +12,7 @@ from typing import Any, NoReturn, TypeVar
 import numpy as np
 
 from vscheduler.core.api import contracts, hooks
-from vscheduler.core.config import policy
+from vscheduler.core.config import policy as policies
 from vscheduler.core.model import decisions, jobs, nodes
 from vscheduler.core.session import hook_calls
 
@@ -41,15 +40,18 @@ class Dispatch:
 
     def __init__(
         self,
-        tiers: hook_calls.Tiers,
+        policy: policies.Policy,
+        plugins: Sequence[hook_calls.Opened],
         guarded: frozenset[str],
     ) -> None:
+        """`plugins` are those of all tiers of the policy."""
         self._guarded = guarded
+        self._plugins = plugins
         self.evictions_off = False
         """True after a plugin with a say in evictions failed: nothing is evicted in this cycle."""
-        self._settings = [setting for tier in tiers for setting, _ in tier]
-        self._tiers = hook_calls.CallsByTier(tiers)
-        self._calls = hook_calls.Calls(self._tiers)
+        self._settings = policy.settings
+        self._tiers, self._calls = hook_calls.prepared(policy, plugins)
+        self._alike_by_hook: dict[str, Mapping[int, frozenset[str]]] = {}
 
     @cached_property
     def rows_tell_all(self) -> bool:
@@ -63,7 +65,7 @@ class Dispatch:
         parts = []
         for call in self._calls[hook]:
             try:
-                parts.append(_sortable(call.method(*subject)))
+                parts.append(_sortable(call.function(self._plugins[call.place], *subject)))
             except Exception as error:  # noqa: BLE001 - a plugin may raise anything
                 parts.append(self._stands_in(call, hook, error, ABSTAINS))
         return tuple(parts)
@@ -184,7 +186,8 @@ class Dispatch:
         """
         for tier in self._tiers[hook]:
             calls = [call for call in tier if call.role is contracts.VictimRole.ENTITLES]
-            known = [call for call in calls if call.alike.issuperset(alike)]
+            named = self._alike(hook)
+            known = [call for call in calls if named[call.place].issuperset(alike)]
             answers = [self._victims(each, hook, claimant, (victim,)) for each in known]
             if any(answer is not None and not answer for answer in answers):
                 return False
@@ -194,12 +197,24 @@ class Dispatch:
 
     def tells_alike(self, hook: str, attribute: str) -> bool:
         """Whether any plugin names the hook in this attribute."""
-        return any(attribute in call.alike for call in self._calls[hook])
+        return any(attribute in each for each in self._alike(hook).values())
+
+    def _alike(self, hook: str) -> Mapping[int, frozenset[str]]:
+        """Return the attributes in which each plugin, as it is open, names the hook, by place."""
+        found = self._alike_by_hook.get(hook)
+        if found is None:
+            plugins = {call.place: self._plugins[call.place] for call in self._calls[hook]}
+            found = self._alike_by_hook[hook] = {
+                place: frozenset(each for each in hook_calls.ALIKE if hook in getattr(plugin, each))
+                for place, plugin in plugins.items()
+            }
+        return found
 
     def share_of_similar(self, *subject: object) -> decisions.ShareAfter | None:
         """Return the answer of `share_after` for pods similar to these; None if it may differ."""
-        if all("alike_victims" in call.alike for call in self._calls["share_after"]):
-            found: decisions.ShareAfter | None = self.first("share_after", None, *subject)
+        hook = "share_after"
+        if all("alike_victims" in each for each in self._alike(hook).values()):
+            found: decisions.ShareAfter | None = self.first(hook, None, *subject)
             return found
         return None
 
@@ -254,7 +269,7 @@ class Dispatch:
         """Notify plugins of an event; answers are ignored. Called for every placement."""
         for call in self._calls[hook]:
             try:
-                call.method(subject)
+                call.function(self._plugins[call.place], subject)
             except Exception as error:  # noqa: BLE001 - a plugin may raise anything
                 self._stands_in(call, hook, error, None)
 
@@ -265,7 +280,9 @@ class Dispatch:
         answers = []
         for call in self._calls[hook]:
             try:
-                answers.append(check(call.method(*subject), subject[1]))
+                answers.append(
+                    check(call.function(self._plugins[call.place], *subject), subject[1])
+                )
             except Exception as error:  # noqa: BLE001 - a plugin may raise anything
                 answers.append(self._stands_in(call, hook, error, default))
         return answers
@@ -279,7 +296,7 @@ class Dispatch:
         self, call: hook_calls.Call, hook: str, subject: tuple[object, ...], default: Any
     ) -> Any:
         try:
-            answer = call.method(*subject)
+            answer = call.function(self._plugins[call.place], *subject)
             return answer if isinstance(answer, call.types) else _no_answer(answer)
         except Exception as error:  # noqa: BLE001 - a plugin may raise anything
             return self._stands_in(call, hook, error, default)
@@ -294,7 +311,7 @@ class Dispatch:
         return default
 
 
-def _declares_dependencies(setting: policy.PluginSetting, guarded: frozenset[str]) -> bool:
+def _declares_dependencies(setting: policies.PluginSetting, guarded: frozenset[str]) -> bool:
     """Whether a plugin declares what its answers about nodes depend on, and hasn't failed.
 
     Without a declaration, answers may depend on anything in the session, or on the plugin's own
@@ -341,23 +358,15 @@ def mask_of(answer: object, layout: nodes.NodeLayout) -> nodes.Mask | None:
     return mask
 
 
-def tried(
-    setting: policy.PluginSetting,
-    hook: str,
-    guarded: frozenset[str],
-    made: Callable[[], contracts.Plugin],
-) -> contracts.Plugin | hook_calls.Unopened:
-    """Return the plugin that `made` returns.
-
-    When `made` fails, raise PluginFailedError the first time, and return an Unopened for a guarded
-    plugin.
+def stand_in(
+    setting: policies.PluginSetting, hook: str, guarded: frozenset[str], error: Exception
+) -> hook_calls.Unopened:
+    """Return what stands for a plugin that has failed before its first hook was called, if it is
+    guarded; otherwise raise PluginFailedError.
     """
-    try:
-        return made()
-    except PluginFailedError:
-        raise  # another plugin failed, which this plugin called
-    except Exception as error:
-        name = setting.plugin.name
-        if name not in guarded:
-            raise PluginFailedError(name, hook, error) from error
-        return hook_calls.Unopened()
+    if isinstance(error, PluginFailedError):
+        raise error  # another plugin failed, which this plugin called
+    name = setting.plugin.name
+    if name not in guarded:
+        raise PluginFailedError(name, hook, error) from error
+    return hook_calls.Unopened()

@@ -1,20 +1,19 @@
-"""Calls of hooks: the methods of plugins, by hook and tier, found when a hook is first called."""
+"""Calls of hooks: the methods of plugins by hook and tier, prepared once for each policy.
 
-from collections.abc import Callable, Sequence
+A method is kept as a function whose first argument is the plugin, so that every session can use it
+with plugins of its own.
+"""
+
+from collections.abc import Callable, Collection, Sequence
 from itertools import chain
-from typing import Any, NamedTuple, NoReturn, TypeAlias
+from typing import Any, NamedTuple, NoReturn
 
 from vscheduler.core.api import contracts, hooks
-from vscheduler.core.config import policy
+from vscheduler.core.config import policy as policies
 from vscheduler.core.session import declared_reads
 
 ALIKE = ("alike_victims", "alike_claimants", "alike_resources")
 """Attributes with which plugins declare for which pods a hook's answers are equal."""
-
-ABOUT_VICTIMS = ("preemptable", "reclaimable", "share_after")
-"""Hooks that these attributes may name."""
-
-NOBODY: frozenset[str] = frozenset()
 
 
 class Unopened:
@@ -25,57 +24,51 @@ class Unopened:
 
     alike_victims = alike_claimants = alike_resources = ()
 
-    def __getattr__(self, hook: str) -> Callable[..., NoReturn]:
-        def fail(*_: object) -> NoReturn:
-            raise RuntimeError(f"{hook} was called on a plugin that failed to open")
 
-        return fail
+Opened = contracts.Plugin | Unopened
 
 
 class Call(NamedTuple):
     """One plugin's method for a hook."""
 
     plugin: str
-    method: Callable[..., Any]
+    place: int
+    """The place of the plugin among all of the policy."""
+    function: Callable[..., Any]
+    """Its first argument is the plugin."""
     role: contracts.VictimRole
     types: tuple[type, ...]
     """The types of valid answers."""
-    alike: frozenset[str]
-    """The attributes of the plugin that name the hook: `alike_victims`, `alike_resources`, …"""
-
-
-Tiers: TypeAlias = Sequence[Sequence[tuple[policy.PluginSetting, contracts.Plugin | Unopened]]]
 
 
 class CallsByTier(dict[str, list[list[Call]]]):
     """The calls for each hook, by tier; tiers without any are left out."""
 
-    def __init__(self, tiers: Tiers) -> None:
+    def __init__(self, policy: policies.Policy, unopened: Collection[int]) -> None:
+        """`unopened` are the places of the plugins that failed to open."""
         super().__init__()
-        self._tiers = tiers
+        self._tiers = policy.tiers
+        self._unopened = unopened
 
     def __missing__(self, hook: str) -> list[list[Call]]:
         """Return the calls for a hook that hasn't been called yet."""
         assert hook in hooks.HOOKS, f"no hook {hook}"
         types = hooks.ANSWER_TYPES.get(hook, hooks.ANYTHING)
         found: list[list[Call]] = []
+        place = 0
         for tier in self._tiers:
             calls = []
-            for setting, plugin in tier:
+            for setting in tier:
                 if hook in setting.answers:
-                    method = declared_reads.method(plugin, hook)
-                    alike = _declared_alike(plugin, hook) if hook in ABOUT_VICTIMS else NOBODY
-                    name, role = setting.plugin.name, setting.plugin.victim_role
-                    calls.append(Call(name, method, role, types, alike))
+                    plugin = setting.plugin
+                    failed = place in self._unopened
+                    function = _failing(hook) if failed else declared_reads.method(plugin, hook)
+                    calls.append(Call(plugin.name, place, function, plugin.victim_role, types))
+                place += 1
             if calls:
                 found.append(calls)
         self[hook] = found
         return found
-
-
-def _declared_alike(plugin: contracts.Plugin | Unopened, hook: str) -> frozenset[str]:
-    """Return the attributes in which the plugin names the hook, as it is open."""
-    return frozenset(each for each in ALIKE if hook in getattr(plugin, each))
 
 
 class Calls(dict[str, list[Call]]):
@@ -89,3 +82,24 @@ class Calls(dict[str, list[Call]]):
         """Return the calls for a hook that hasn't been called yet."""
         self[hook] = found = [*chain.from_iterable(self._by_tier[hook])]
         return found
+
+
+def prepared(policy: policies.Policy, plugins: Sequence[Opened]) -> tuple[CallsByTier, Calls]:
+    """Return the calls for these plugins; if all are open, they are the same for all sessions."""
+    failed = [place for place, plugin in enumerate(plugins) if isinstance(plugin, Unopened)]
+    if failed:
+        by_tier = CallsByTier(policy, failed)
+        return by_tier, Calls(by_tier)
+    return policy.memo("calls of hooks", lambda: _all_open(policy))
+
+
+def _all_open(policy: policies.Policy) -> tuple[CallsByTier, Calls]:
+    by_tier = CallsByTier(policy, ())
+    return by_tier, Calls(by_tier)
+
+
+def _failing(hook: str) -> Callable[..., NoReturn]:
+    def fail(*_: object) -> NoReturn:
+        raise RuntimeError(f"{hook} was called on a plugin that failed to open")
+
+    return fail

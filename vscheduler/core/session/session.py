@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from vscheduler.core.api import contracts, views
+from vscheduler.core.api import views
 from vscheduler.core.config import policy as policies
 from vscheduler.core.fair_share import demands, node_domains, node_loss_grace, node_pools
 from vscheduler.core.model import decisions, jobs, nodes, queues, resources, storage
@@ -120,46 +120,31 @@ class Session:
         self._awaited = awaited
         for action in self.policy.actions:
             action.action(action.arguments).prepare(self)
-        tiers = [
-            [(setting, self._opened(setting, guarded)) for setting in tier]
-            for tier in self.policy.tiers
-        ]
-        self._attach(dispatch.Dispatch(tiers, guarded))
-        started = [
-            [(setting, self._started(setting, plugin, guarded)) for setting, plugin in tier]
-            for tier in tiers
-        ]
-        if started != tiers:
-            self._attach(dispatch.Dispatch(started, guarded))
+        opened: list[hook_calls.Opened] = []
+        for setting in self.policy.settings:
+            try:
+                plugin = setting.plugin(setting.arguments, setting.flags)
+                plugin.open(self)
+                opened.append(plugin)
+            except Exception as error:  # noqa: BLE001 - a plugin may raise anything
+                opened.append(dispatch.stand_in(setting, "open", guarded, error))
+        self._attach(dispatch.Dispatch(self.policy, opened, guarded))
+        started = list(opened)
+        for place in self.policy.starting:
+            each = opened[place]
+            if each.__class__ is hook_calls.Unopened:
+                continue
+            try:
+                each.start()  # type: ignore[union-attr]  # `starting` says that it is there
+            except Exception as error:  # noqa: BLE001 - a plugin may raise anything
+                setting = self.policy.settings[place]
+                started[place] = dispatch.stand_in(setting, "start", guarded, error)
+        if started != opened:
+            self._attach(dispatch.Dispatch(self.policy, started, guarded))
 
     def _attach(self, to: dispatch.Dispatch) -> None:
         self.dispatch = to
         self.cluster.attach(to.notify)
-
-    def _opened(
-        self, setting: policies.PluginSetting, guarded: frozenset[str]
-    ) -> contracts.Plugin | hook_calls.Unopened:
-        def opened() -> contracts.Plugin:
-            plugin = setting.plugin(setting.arguments, setting.flags)
-            plugin.open(self)
-            return plugin
-
-        return dispatch.tried(setting, "open", guarded, opened)
-
-    @staticmethod
-    def _started(
-        setting: policies.PluginSetting,
-        plugin: contracts.Plugin | hook_calls.Unopened,
-        guarded: frozenset[str],
-    ) -> contracts.Plugin | hook_calls.Unopened:
-        if "start" not in setting.answers or isinstance(plugin, hook_calls.Unopened):
-            return plugin
-
-        def started() -> contracts.Plugin:
-            plugin.start()  # type: ignore[attr-defined]  # `answers` says that it is there
-            return plugin
-
-        return dispatch.tried(setting, "start", guarded, started)
 
     @cached_property
     def total(self) -> resources.Vector:
