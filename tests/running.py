@@ -116,7 +116,7 @@ def decide(
 def digest(result: decisions.CycleResult) -> str:
     """All of a result as text: equal for equal results, task classes by what they hold."""
     carried = dataclasses.replace(
-        result.carried, seen=None, unschedulable=None, parked=None, settled=None
+        result.carried, seen=None, unschedulable=None, parked=None, settled=None, lasting=None
     )
     return repr(msgspec.structs.replace(result, carried=carried))
 

@@ -68,7 +68,7 @@ WAKE = session.Session.wake_jobs
 
 def awake(taken: snapshot.Snapshot) -> snapshot.Snapshot:
     """The same snapshot, with nothing known of jobs that were left out before."""
-    carried = dataclasses.replace(taken.carried, parked=None, settled=None)
+    carried = dataclasses.replace(taken.carried, parked=None, settled=None, lasting=None)
     return msgspec.structs.replace(taken, carried=carried)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from vscheduler.core.api import contracts
-from vscheduler.core.fair_share import demands, node_domains, node_pools
+from vscheduler.core.fair_share import demands, fair_shares, node_domains, node_pools
 from vscheduler.core.model import (
     constraints,
     decisions,
@@ -72,6 +72,11 @@ class Opened:
     def known_domains(self) -> node_domains.KnownDomains:
         """None."""
         return node_domains.NOTHING_KNOWN
+
+    @property
+    def queue_limits(self) -> fair_shares.QueueLimits:
+        """As the real one."""
+        return fair_shares.limits(self.space, self.queues, self.snapshot.used_by_other_schedulers)
 
     @property
     def total(self) -> resources.Vector:

@@ -81,7 +81,7 @@ class Enqueue(contracts.Action[working.Session]):
         self._feasible = self.feasibility_check(session)
         self._unschedulable: list[tuple[job_state.JobState, carried.Obstacle]] = []
         pending: tuple[list[job_state.JobState], list[job_state.JobState]] = ([], [])
-        nodes_ready = bool(session.layout.ready.any())
+        nodes_ready = bool(np.logical_or.reduce(session.layout.ready))
         young = [state for state in session.waiting_jobs() if state.phase in jobs.YOUNG]
         budget = session.work_budget
         for state in budget.in_turn(young):
@@ -99,7 +99,7 @@ class Enqueue(contracts.Action[working.Session]):
             if waits:
                 pending[state.job.uid in session.admissions.expired].append(state)
         session.work_budget.grant(4)
-        for waiting in pending:
+        for waiting in filter(None, pending):
             self._take_turns(session, waiting)
         session.work_budget.grant(4)
         self._report_unschedulable(session)

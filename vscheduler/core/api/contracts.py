@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vscheduler.core.api import node_views, views
-from vscheduler.core.fair_share import demands, node_pools
+from vscheduler.core.fair_share import demands, fair_shares, node_pools
 from vscheduler.core.model import (
     decisions,
     durations,
@@ -128,6 +128,10 @@ class Session(Protocol):
         """Return the nodes the task could use after evictions; not available in `open`."""
 
     @property
+    def queue_limits(self) -> fair_shares.QueueLimits:
+        """Capabilities, guarantees and weights of all queues."""
+
+    @property
     def total(self) -> resources.Vector:
         """The resources that shares are computed from, (R,); available from `start` on."""
 
@@ -158,18 +162,24 @@ class Configured:
 
     name: ClassVar[str]
     arguments: ClassVar[Mapping[str, Argument]] = {}
+    _defaults: ClassVar[Mapping[str, object]] = {}
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls._defaults = {name: each.default for name, each in cls.arguments.items()}
 
     def __init__(
         self, arguments: Mapping[str, object], flags: frozenset[str] = frozenset()
     ) -> None:
         self._arguments = arguments
+        self.values: Mapping[str, Any] = {**self._defaults, **arguments}
+        """The configured value of each argument, or the declared default."""
         self.flags = flags
         """Names of enabled flags, such as `enableHierarchy`."""
 
     def argument(self, name: str) -> object:
         """Return the configured value, or the declared default."""
-        value = self._arguments.get(name)
-        return self.arguments[name].default if value is None else value
+        return self.values[name]
 
     def number(self, name: str) -> float:
         """Return the value of a numeric argument."""

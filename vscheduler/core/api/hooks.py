@@ -129,6 +129,6 @@ def scores(answer: object, view: contracts.NodeView) -> NDArray[np.float64] | No
     found = np.asarray(answer, dtype=np.float64)
     if found.shape != (view.size,):
         raise ValueError(f"scores of shape {found.shape}, not ({view.size},)")
-    if not np.isfinite(found).all():
+    if not np.logical_and.reduce(np.isfinite(found)):
         raise ValueError("a score that isn't finite")
     return found

@@ -104,6 +104,7 @@ class Policy:
     """Whether jobs made from one template come in the order of their age."""
     trees: frozenset[str] = dataclasses.field(init=False, compare=False, repr=False)
     """The names of the plugins that are configured with hierarchical queues."""
+    names_of_actions: frozenset[str] = dataclasses.field(init=False, compare=False, repr=False)
     settings: Sequence[PluginSetting] = dataclasses.field(init=False, compare=False, repr=False)
     """The plugins of all tiers."""
     allocates_claims: bool = dataclasses.field(init=False, compare=False, repr=False)
@@ -116,6 +117,7 @@ class Policy:
         """Answer once what every cycle asks."""
         every, put = [each for tier in self.tiers for each in tier], object.__setattr__
         put(self, "_known", {})
+        put(self, "names_of_actions", frozenset(each.action.name for each in self.actions))
         put(self, "settings", tuple(every))
         allocates = [each.plugin.has_claims_allocated(each.arguments) for each in every]
         put(self, "allocates_claims", any(allocates))
@@ -142,7 +144,7 @@ class Policy:
 
     def runs(self, action: str) -> bool:
         """Whether an action of this name is configured."""
-        return any(setting.action.name == action for setting in self.actions)
+        return action in self.names_of_actions
 
     def with_argument(self, action: str, name: str, value: object) -> "Policy":
         """Return the policy with this argument for the action, wherever it is configured."""

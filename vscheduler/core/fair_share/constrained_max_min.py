@@ -59,7 +59,7 @@ class Shares(msgspec.Struct, frozen=True, kw_only=True):
 
 def shares(problem: SharingProblem) -> Shares:
     """Return the weighted max-min fair shares among all shares that a flow can carry."""
-    assert (problem.weights > 0.0).all()
+    assert np.logical_and.reduce(problem.weights > 0.0)
     return without_flow(problem) or shares_by_flow(problem)
 
 
@@ -73,18 +73,18 @@ def without_flow(problem: SharingProblem) -> Shares | None:
     """
     wanted = _any(problem.demands > 0.0, 0)
     reach = problem.reach[_any(wanted, 1)]
-    if not len(reach) or (reach != reach[0]).any() or problem.guarantee.any():
+    if not len(reach) or _any(reach != reach[0], None) or _any(problem.guarantee, None):
         return None
-    asked = problem.demands.sum(axis=1)
-    total = problem.supply[reach[0]].sum(axis=0)
-    if (_any(wanted, 0) & (total == 0.0)).any():
+    asked = np.add.reduce(problem.demands, axis=1)
+    total = np.add.reduce(problem.supply[reach[0]], axis=0)
+    if _any(_any(wanted, 0) & (total == 0.0), None):
         return None
     deserved = np.maximum(np.minimum(problem.capability, problem.pinned + asked), problem.pinned)
-    given = deserved.sum(axis=0)
-    total += problem.pinned.sum(axis=0)
-    if total.max() >= EXACT or (given > np.minimum(total, problem.whole)).any():
+    given = np.add.reduce(deserved, axis=0)
+    total += np.add.reduce(problem.pinned, axis=0)
+    if _any(total >= EXACT, None) or _any(given > np.minimum(total, problem.whole), None):
         return None
-    nobody = np.zeros_like(deserved)
+    nobody = np.zeros(deserved.shape)
     return Shares(deserved=deserved, weights=nobody, by_root=np.zeros(nobody.shape, dtype=np.bool_))
 
 
@@ -177,8 +177,10 @@ def _alike(rows: Flags) -> list[list[int]]:
     return list(found.values())
 
 
-def _any(table: Flags, axis: int | tuple[int, ...]) -> Flags:
-    """Return where anything is set along an axis."""
+def _any(table: Flags | ResourceArray, axis: int | tuple[int, ...] | None) -> Flags:
+    """Return where anything is set along an axis, or whether anything is; unlike the method, this
+    leads to no calls in Python.
+    """
     found: Flags = np.logical_or.reduce(table, axis=axis)
     return found
 

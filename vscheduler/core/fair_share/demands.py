@@ -4,12 +4,11 @@ import itertools
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import NamedTuple, Protocol
 
 import msgspec
 
-from vscheduler.core.model import jobs, queues, resources, snapshot
+from vscheduler.core.model import computed, jobs, queues, resources, snapshot
 
 Pair = tuple[str, jobs.PodClass]
 """A queue's name and a pod class."""
@@ -46,7 +45,7 @@ class CountedPods:
     required: Mapping[str, resources.ResourceMap] = field(default_factory=dict)
     """By queue, what groups among them hold of their minResources."""
 
-    @cached_property
+    @computed.once
     def pending(self) -> Mapping[str, resources.ResourceMap]:
         """By queue, what their pending pods request."""
         sums: defaultdict[str, defaultdict[str, int]] = defaultdict(lambda: defaultdict(int))
@@ -132,12 +131,12 @@ class QueueDemands:
         unparked, parked = self.unparked.get(pair), self.parked.pods.get(pair)
         return (unparked.pending if unparked else 0) + (parked.pending if parked else 0)
 
-    @cached_property
+    @computed.once
     def held(self) -> Mapping[str, list[int]]:
         """Resources held by pods of each queue, one amount per column; read-only."""
         return self._sums({pair: each.held for pair, each in self.unparked.items()})
 
-    @cached_property
+    @computed.once
     def pending(self) -> Mapping[str, list[int]]:
         """Resources requested by pending pods of each queue, one amount per column; read-only."""
         sums = self._sums({pair: each.pending for pair, each in self.unparked.items()})
@@ -148,7 +147,7 @@ class QueueDemands:
                 row[columns[name]] += amount
         return sums
 
-    @cached_property
+    @computed.once
     def elastic(self) -> Mapping[str, list[int]]:
         """Resources held by jobs of each queue above minResources, by column; read-only.
 

@@ -5,14 +5,14 @@ core.fair_share.constrained_max_min, where shares are computed.
 """
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from vscheduler.core.fair_share import constrained_max_min, node_pools
-from vscheduler.core.model import decisions, queues, resources
+from vscheduler.core.model import computed, decisions, queues, resources
 
 Rows = NDArray[np.float64]
 
@@ -24,13 +24,18 @@ class QueueLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Capabilities and guarantees of all queues, (Q, R), in the order of `names`."""
 
     names: tuple[str, ...]
+    places: Mapping[str, int]
+    """The row of each queue."""
     capability: Rows
     """The capability less what pods of the queue hold under other schedulers; inf is no limit."""
     guarantee: Rows
     """The guarantee less what pods of the queue hold under other schedulers; at most the
     capability."""
+    guarantees: bool
+    """Whether anything is guaranteed."""
     closed: NDArray[np.bool_]
     """Queues that take no pods, (Q,). Nothing is reserved for such a queue beyond what it holds."""
+    weights: tuple[int, ...]
     whole: Rows
     """The most that all queues may have together, by the capability of queue root, (R,)."""
 
@@ -62,11 +67,15 @@ def limits(
     if queues.ROOT in known:
         whole = known[queues.ROOT].ceiling(space)
         whole = np.maximum(whole - sum(held.values(), start=space.zeros()), 0.0)
+    guarantee = np.minimum(guarantee, capability)
     return QueueLimits(
         names=names,
+        places={name: place for place, name in enumerate(names)},
         capability=capability,
-        guarantee=np.minimum(guarantee, capability),
+        guarantee=guarantee,
+        guarantees=bool(guarantee.any()),
         closed=np.array([not known[name].open for name in names], dtype=np.bool_),
+        weights=tuple(known[name].weight for name in names),
         whole=whole,
     )
 
@@ -86,16 +95,16 @@ class FairShares:
         self._pools = pools
         self._limits = limits
         self._weights = np.array(weights, dtype=np.float64)
-        self.places = {name: place for place, name in enumerate(limits.names)}
+        self.places = limits.places
         """The row of each queue."""
         domains = len(pools.reach)
         self._pods = np.zeros((len(limits.names), domains), dtype=np.int64)
         """Number of pods of each queue in each domain, (Q, C)."""
         self._demands = np.zeros((len(limits.names), domains, space.size))
-        self._pinned = np.zeros_like(limits.guarantee)
+        self._pinned = np.zeros(limits.guarantee.shape)
         for name, held in pools.pinned.items():
             self._pinned[self.places[name]] = held
-        self._kept = np.zeros_like(limits.guarantee)
+        self._kept = np.zeros(limits.guarantee.shape)
         """What is guaranteed to queues beyond what their pods ask for, (Q, R)."""
         self._count()
         self._shares: constrained_max_min.Shares | None = None
@@ -114,20 +123,22 @@ class FairShares:
     def divide(self) -> constrained_max_min.Shares:
         """Return each queue's share, including guarantees not asked for. Computed once."""
         if self._shares is None:
-            guaranteed = self.guaranteed
-            self._kept = self._unasked(guaranteed)
-            for place in np.flatnonzero(self._kept.any(axis=1)).tolist():
-                self.add(self._limits.names[place], self._kept[place])
+            if self._limits.guarantees:
+                self._kept = self._unasked(self.guaranteed)
+                for place in np.flatnonzero(self._kept.any(axis=1)).tolist():
+                    self.add(self._limits.names[place], self._kept[place])
             self._shares = constrained_max_min.shares(self.problem)
         return self._shares
 
-    @cached_property
+    @computed.once
     def guaranteed(self) -> Rows:
         """How much of each guarantee counts, (Q, R): everything where nodes can give as much.
 
         Computed once, and first read before `add` counts pods of admitted groups, so admission
         doesn't change guarantees.
         """
+        if not self._limits.guarantees:
+            return np.zeros(self._limits.guarantee.shape)
         asked = self._demands.sum(axis=1) + self._pinned
         closed = self._limits.closed[:, np.newaxis]
         configured = np.where(
@@ -165,7 +176,7 @@ class FairShares:
             whole=self._limits.whole,
         )
 
-    @cached_property
+    @computed.once
     def usable(self) -> Rows:
         """Resources of all nodes usable for each queue's pods, pinned amounts included: (Q, R).
 
@@ -173,7 +184,7 @@ class FairShares:
         """
         return self._usable_kinds @ self._pools.supply.astype(np.float64) + self._pinned
 
-    @cached_property
+    @computed.once
     def real(self) -> Rows:
         """An upper bound of what each queue could ever have, (Q, R) (Volcano: real capability).
 
@@ -185,25 +196,32 @@ class FairShares:
         wide = self._usable_kinds | reach[self._pools.open]
         most = wide @ supply
         most = np.where(most > 0.0, most, reach[self._pools.anywhere] @ supply) + self._pinned
+        if not self._limits.guarantees:
+            return self._capped(most)
         guarantee = self.guaranteed
         outside = (~wide).astype(np.float32) @ self._usable_kinds.T.astype(np.float32)
         # A guarantee can't take more from other queues than nodes have.
         owed = np.minimum(guarantee, self.usable)
         kept = (outside == 0) @ owed - owed
         real = np.maximum(most - kept, np.minimum(guarantee, most))
+        return self._capped(real)
+
+    def _capped(self, real: Rows) -> Rows:
         capped: Rows = np.minimum(np.minimum(real, self._limits.capability), self._limits.whole)
         return capped
 
-    @cached_property
+    @computed.once
     def _usable_kinds(self) -> NDArray[np.bool_]:
         """Which kinds of nodes each queue's pods could use, (Q, K)."""
+        if self._pools.is_one:
+            return np.ones((len(self._pods), self._pools.reach.shape[1]), dtype=np.bool_)
         # Products of whole numbers are exact in single precision, and numpy has none for booleans.
         waits = (self._pods > 0).astype(np.float32)
         usable: NDArray[np.bool_] = waits @ self._pools.reach.astype(np.float32) > 0
         usable[~self._pods.any(axis=1)] = self._pools.reach[self._pools.open]
         return usable
 
-    @cached_property
+    @computed.once
     def _stocked(self) -> NDArray[np.bool_]:
         """Whether nodes of a domain have any of a resource, (C, R)."""
         return self._pools.reach @ (self._pools.supply > 0)
@@ -229,39 +247,60 @@ class FairShares:
 
     def bases(self, queue: str) -> Mapping[str, decisions.Basis]:
         """Return the share of each wanted resource, and which limit determines the share."""
-        place, shares = self.places[queue], self.divide()
-        wanted = self._demands[place].sum(axis=0) + self._pinned[place]
+        place, figures = self.places[queue], self._figures
+        weight, closed = int(self._weights[place]), bool(self._limits.closed[place])
         found = {}
-        for column in np.flatnonzero(wanted + self._limits.guarantee[place]).tolist():
-            deserved = float(shares.deserved[place, column])
-            near = NEAR * max(1.0, float(self._pools.total[column]))
-            capability = float(self._limits.capability[place, column])
-            guarantee = float(self.guaranteed[place, column])
-            configured = float(self._limits.guarantee[place, column])
-            if self._limits.closed[place]:
-                configured = 0.0
-            elif not (wanted[column] or configured > guarantee + near):
+        rows = zip(
+            self.space.names, figures.near, *(each[place] for each in figures.rows), strict=True
+        )
+        for name, near, wanted, limit, *others in rows:
+            if not wanted + limit:
+                continue
+            deserved, capability, guarantee, kept, usable, pinned, by_root, weights = others
+            configured = 0.0 if closed else limit
+            if not (closed or wanted or configured > guarantee + near):
                 continue
             # The first limit that holds decides: own request or capability, then the capability of
             # root, and else the weight.
             bound = decisions.LimitedBy.WEIGHT
-            if deserved >= min(wanted[column], capability) - near:
-                over = wanted[column] > capability + near
+            if deserved >= (min(wanted, capability)) - near:
+                over = wanted > capability + near
                 bound = decisions.LimitedBy.CAPABILITY if over else decisions.LimitedBy.REQUEST
-            elif shares.by_root[place, column]:
+            elif by_root:
                 bound = decisions.LimitedBy.ROOT
-            asked = wanted[column] - self._kept[place, column]
             raised = bound is decisions.LimitedBy.WEIGHT and 0 < guarantee >= deserved - near
-            weight = int(self._weights[place])
-            found[self.space.names[column]] = decisions.Basis(
+            competing = round(weights) if weights else 0
+            found[name] = decisions.Basis(
                 deserved=deserved,
-                usable=float(self.usable[place, column]),
+                usable=usable,
                 bound=bound,
                 weight=weight,
-                weights=max(weight, round(float(shares.weights[place, column]))),
-                guaranteed=raised or bool(deserved > asked + near),
-                pinned=float(self._pinned[place, column]),
+                weights=max(weight, competing),
+                guaranteed=raised or deserved > wanted - kept + near,
+                pinned=pinned,
                 guarantee=configured if configured > guarantee + near else 0.0,
                 kept=guarantee,
             )
         return found
+
+    @computed.once
+    def _figures(self) -> "Figures":
+        """What `bases` reads of all queues, as plain numbers."""
+        shares = self.divide()
+        wanted = np.add.reduce(self._demands, axis=1) + self._pinned
+        limits, total = self._limits, self._pools.total.tolist()
+        arrays = (wanted, limits.guarantee, shares.deserved, limits.capability, self.guaranteed)
+        more = (self._kept, self.usable, self._pinned, shares.by_root, shares.weights)
+        return Figures(
+            near=[NEAR * each if each > 1.0 else NEAR for each in total],
+            rows=[each.tolist() for each in (*arrays, *more)],
+        )
+
+
+class Figures(NamedTuple):
+    """Amounts by queue and resource."""
+
+    near: list[float]
+    """By how much amounts of a resource differ that count as equal."""
+    rows: list[list[list[Any]]]
+    """Amounts of ten kinds, (Q, R) each."""

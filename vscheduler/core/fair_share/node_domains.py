@@ -5,15 +5,16 @@ nodes and queues. Parked jobs are mostly the same in the next cycle, so what the
 each domain is kept together with them (KnownDomains).
 """
 
+import operator
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from functools import cached_property
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from vscheduler.core.fair_share import demands, usable_nodes
-from vscheduler.core.model import jobs, nodes
+from vscheduler.core.model import computed, jobs, nodes, snapshot
 
 DOMAINS_MAX = 512
 """At most this many domains are told apart. All others, with the fewest pods, are merged into the
@@ -25,6 +26,46 @@ class Domain(msgspec.Struct, frozen=True, eq=False):
 
     mask: nodes.Mask
     """The nodes (N,)."""
+    key: bytes = b""
+    """The same as bits: equal for equal domains, with a hash that is computed once."""
+
+    def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "key", np.packbits(self.mask).tobytes())
+
+
+class NodeKinds:
+    """Nodes grouped by the domains that they are in, with C domains and K kinds of nodes."""
+
+    def __init__(self, masks: Sequence[nodes.Mask], size: int) -> None:
+        """The last two masks belong to no queue; there are `size` nodes."""
+        self.masks = masks
+        """The nodes of each domain, C times (N,)."""
+        first, self.kinds = _kinds(masks, size)
+        """The kind of each node, (N,)."""
+        self.count = first.size
+        """K."""
+        self.reach: nodes.Mask = np.array([mask[first] for mask in masks], dtype=np.bool_)
+        """Which kinds of nodes are in each domain, (C, K)."""
+        self.is_one = bool(self.reach.all())
+        """Whether all domains have all nodes."""
+        self.used: nodes.Mask = np.any(self.reach[: len(masks) - 2 or 1], axis=0)
+        """Which kinds are usable for any pod; without any pods, for pods without constraints."""
+        self.left_out = np.flatnonzero(~self.used[self.kinds])
+        """Rows of all other nodes."""
+
+    def is_of(self, masks: Sequence[nodes.Mask]) -> bool:
+        """Whether these are the same domains, as objects."""
+        return len(masks) == len(self.masks) and all(map(operator.is_, masks, self.masks))
+
+
+def _kinds(masks: Sequence[nodes.Mask], size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Group nodes by domains: return the first node of each kind, and the kind of each node."""
+    if size and all(mask.all() for mask in masks):  # sorting costs much more
+        return np.zeros(1, dtype=np.int64), np.zeros(size, dtype=np.int64)
+    codes = np.packbits(np.array(masks, dtype=np.bool_).reshape(len(masks), size), axis=0)
+    words = np.ascontiguousarray(codes.T).view(np.dtype((np.void, codes.shape[0])))
+    _, first, places = np.unique(words.ravel(), return_index=True, return_inverse=True)
+    return first.astype(np.int64), places.astype(np.int64)
 
 
 class DomainDemand(msgspec.Struct):
@@ -34,11 +75,12 @@ class DomainDemand(msgspec.Struct):
     amounts: defaultdict[str, int] = msgspec.field(default_factory=lambda: defaultdict(int))
     """By resource."""
 
-    def add(self, more: "DomainDemand") -> None:
-        """Add the demand of other pods."""
-        self.pods += more.pods
+    def plus(self, more: "DomainDemand") -> "DomainDemand":
+        """Return this demand and that of other pods."""
+        found = DomainDemand(self.pods + more.pods, self.amounts.copy())
         for name, amount in more.amounts.items():
-            self.amounts[name] += amount
+            found.amounts[name] += amount
+        return found
 
 
 class DomainDemands:
@@ -75,13 +117,25 @@ class ParkedDemands(msgspec.Struct, frozen=True, eq=False):
 
 
 class KnownDomains(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """What the last cycle knew of domains. It holds while nodes and queues are the same."""
+    """What the last cycle knew of domains. It holds while nodes, queues and the configuration are
+    the same (session.lasting); nothing here is about pods with volumes or claims, whose nodes
+    change with these.
+    """
 
     unparked: Mapping[demands.Pair, Domain] = msgspec.field(default_factory=dict)
-    """The domains of pairs; only pods without volumes and claims."""
+    """The domains of pairs."""
     parked: ParkedDemands = msgspec.field(
         default_factory=lambda: ParkedDemands(demands.NOBODY, DomainDemands())
     )
+    of_queues: usable_nodes.QueueNodes | None = None
+    free: tuple[nodes.Mask, nodes.Mask] | None = None
+    """The two domains that belong to no queue."""
+    staying: Mapping[jobs.PodClass, snapshot.ClassCounts] = msgspec.field(default_factory=dict)
+    """Pods of which none was pinned; while these are the same object, none is."""
+    everywhere: Collection[jobs.PodClass] = frozenset()
+    """Classes whose pods could use every node, in any queue."""
+    kinds: NodeKinds | None = None
+    """The nodes by the last domains."""
 
 
 NOTHING_KNOWN = KnownDomains()
@@ -99,9 +153,9 @@ class NumberedDomains:
         """For each domain, the one among its equals that has a number."""
         for part in parts:
             for domain, place in part.first.items():
-                one = same.setdefault(domain.mask.tobytes(), domain)
-                self._one[domain] = one
-                first[one] = min(place, first.get(one, place))
+                one = self._one[domain] = same.setdefault(domain.key, domain)
+                if one not in first or place < first[one]:
+                    first[one] = place
         ordered = sorted(first, key=first.__getitem__)
         self.masks: list[nodes.Mask] = [domain.mask for domain in ordered]
         """The nodes of each domain."""
@@ -115,7 +169,10 @@ class NumberedDomains:
         for part in parts:
             for (queue, domain), demand in part.sums.items():
                 where = (queue, self._number(domain))
-                self.requested.setdefault(where, DomainDemand()).add(demand)
+                if where in self.requested:
+                    self.requested[where] = self.requested[where].plus(demand)
+                else:
+                    self.requested[where] = demand
 
     def of(self, pair: demands.Pair) -> int | None:
         """Return the number of the domain of a pair; None if no pods of the pair are in demand."""
@@ -164,16 +221,15 @@ class DomainFinder:
         alike = (self._usable.likeness(queue), pod_class)
         domain = self._pairs.get(alike)
         if domain is None:
-            mask = self._usable.of(queue, pod_class)
-            domain = self._by_mask.setdefault(mask.tobytes(), Domain(mask))
-            self._pairs[alike] = domain
+            found = Domain(self._usable.of(queue, pod_class))
+            domain = self._pairs[alike] = self._by_key.setdefault(found.key, found)
         return domain
 
-    @cached_property
-    def _by_mask(self) -> dict[bytes, Domain]:
+    @computed.once
+    def _by_key(self) -> dict[bytes, Domain]:
         """Known domains by their nodes, so that equal domains don't become many objects."""
         known = dict.fromkeys((*self._known.unparked.values(), *self._known.parked.found.first))
-        return {domain.mask.tobytes(): domain for domain in known}
+        return {domain.key: domain for domain in known}
 
     def parked(self, counted: demands.CountedPods, closed: frozenset[str]) -> ParkedDemands:
         """Return the demand of parked pods; those of closed queues request nothing."""
@@ -186,11 +242,10 @@ class DomainFinder:
         return ParkedDemands(counted, found)
 
 
-def kept(unparked: DomainDemands, parked: ParkedDemands) -> KnownDomains:
-    """Return what the next cycle may know, as long as nodes and queues are the same."""
-    lasting = {
+def lasting(unparked: DomainDemands) -> Mapping[demands.Pair, Domain]:
+    """Return the domains that are the same in the next cycle if nodes and queues are."""
+    return {
         pair: domain
         for pair, domain in unparked.by_pair.items()
         if not (pair[1].constraints.volumes or pair[1].constraints.resource_claims)
     }
-    return KnownDomains(unparked=lasting, parked=parked)

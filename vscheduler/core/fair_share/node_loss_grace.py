@@ -53,8 +53,9 @@ def _losses(taken: snapshot.Snapshot) -> dict[str, snapshot.NodeLoss]:
     table, seen = taken.nodes, taken.carried.seen
     rows = table.layout.rows
     found: dict[str, snapshot.NodeLoss] = {}
-    held = _held(taken, taken.carried.node_losses)
-    for name, loss in taken.carried.node_losses.items():
+    before = taken.carried.node_losses
+    held = _held(taken, before) if before else {}
+    for name, loss in before.items():
         if name in rows and not _is_worse(table, rows[name], loss, taken.space):
             continue
         fewer = any(held[name].get(key, 0) < amount for key, amount in loss.held.items())
@@ -128,6 +129,8 @@ def _suspects(
     """Return rows of the last cycle's nodes that have left or may give less than before."""
     before = seen.nodes
     if before.layout is table.layout and seen.space == space:
+        if before.allocatable is table.allocatable:
+            return []
         less = before.allocatable > table.allocatable
         return [int(row) for row in np.flatnonzero(less.any(axis=1))]
     rows = table.layout.rows

@@ -7,15 +7,15 @@ no more pods of the class: the node was cordoned or tainted, isn't ready, or has
 pinned pods belong to the pod's queue in any case.
 """
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Mapping
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vscheduler.core.fair_share import demands, device_supply, node_domains, usable_nodes
-from vscheduler.core.model import jobs, nodes, resources
+from vscheduler.core.model import jobs, nodes, resources, snapshot
 
 
 class ClusterView(usable_nodes.ClusterView, Protocol):
@@ -67,16 +67,17 @@ class NodePools:
         self,
         pool: usable_nodes.PoolNodes,
         found: node_domains.NumberedDomains,
-        free: tuple[nodes.Mask, nodes.Mask],
+        kinds: node_domains.NodeKinds,
         supply: resources.Vector,
         pinned: Mapping[str, resources.Vector],
     ) -> None:
-        """`found` are the domains of pods in demand, without pinned pods; `free` the two domains
-        (N,) that belong to no queue. `supply` (N, R) is without pinned amounts.
+        """`found` are the domains of pods in demand, without pinned pods; `kinds` are the nodes by
+        these and the two domains that belong to no queue. `supply` (N, R) is without pinned
+        amounts.
         """
         self.nodes = pool
         self._found = found
-        self.masks = [*found.masks, *free]
+        self.masks = kinds.masks
         """The nodes of each domain, C times (N,); the last two belong to no queue."""
         self.requested = found.requested
         """What pods of each queue request in each domain, without pinned pods."""
@@ -88,18 +89,21 @@ class NodePools:
         """Pinned resources of each queue, (R,); only queues with some."""
         self.open = len(self.masks) - 2
         self.anywhere = len(self.masks) - 1
-        first, self.kinds = _kinds(self.masks, pool.layout.size)
-        """The kind of each node, (N,)."""
-        self.reach = np.array([mask[first] for mask in self.masks], dtype=np.bool_)
-        """Which kinds of nodes are in each domain, (C, K)."""
-        self.supply = np.zeros((first.size, supply.shape[1]), dtype=np.int64)
+        self.kinds, self.reach = kinds.kinds, kinds.reach
+        """The kind of each node, (N,), and which kinds are in each domain, (C, K)."""
+        self.is_one = kinds.is_one
+        """Whether all domains have all nodes."""
+        self.supply: resources.Vector
         """What nodes of each kind have to share, (K, R)."""
-        np.add.at(self.supply, self.kinds, supply)
-        used: nodes.Mask = np.any(self.reach[: self.open or 1], axis=0)
-        self.left_out = np.flatnonzero(~used[self.kinds])
+        if kinds.count == 1:
+            self.supply = np.add.reduce(supply, axis=0, keepdims=True)
+        else:
+            self.supply = np.zeros((kinds.count, supply.shape[1]), dtype=np.int64)
+            np.add.at(self.supply, self.kinds, supply)
+        self.left_out = kinds.left_out
         """Rows of nodes that are usable for no pod; without any pods, for no pod without
         constraints."""
-        self.total: resources.Vector = self.supply[used].sum(axis=0)
+        self.total: resources.Vector = np.add.reduce(self.supply[kinds.used], axis=0)
         """What all other nodes supply, and what is pinned, (R,)."""
         for held in pinned.values():
             self.total = self.total + held
@@ -120,19 +124,11 @@ class NodePools:
     @property
     def uniform(self) -> bool:
         """Whether all pods can use the same nodes, empty nodes without supply aside."""
+        if self.is_one:
+            return True
         reach = self.reach[: self.open, (self.supply > 0).any(axis=1)]
         used: nodes.Mask = np.any(reach, axis=0)
         return bool(reach[:, used].all())
-
-
-def _kinds(masks: Sequence[nodes.Mask], size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Group nodes by domains: return the first node of each kind, and the kind of each node."""
-    if size and all(mask.all() for mask in masks):  # sorting costs much more
-        return np.zeros(1, dtype=np.int64), np.zeros(size, dtype=np.int64)
-    codes = np.packbits(np.array(masks, dtype=np.bool_).reshape(len(masks), size), axis=0)
-    words = np.ascontiguousarray(codes.T).view(np.dtype((np.void, codes.shape[0])))
-    _, first, places = np.unique(words.ravel(), return_index=True, return_inverse=True)
-    return first.astype(np.int64), places.astype(np.int64)
 
 
 class NodePoolsBuilder:
@@ -152,26 +148,37 @@ class NodePoolsBuilder:
 
     def build(self, pool: usable_nodes.PoolNodes) -> NodePools:
         """Return the node pools of these nodes."""
-        usable = usable_nodes.UsableNodes(self._cluster, pool)
-        number, pinned, taken = self._pin(pool, usable)
+        known, layout = node_domains.NOTHING_KNOWN, pool.layout
+        if pool.allocatable is self._cluster.snapshot.nodes.allocatable:
+            known = self._cluster.known_domains
+        usable = usable_nodes.UsableNodes(self._cluster, pool, known.of_queues)
+        pinned = PinnedPods(self._cluster, pool, usable, known)
         # At least what our pods hold, even on a node that has shrunk below its usage.
         given = pool.allocatable - pool.others
         if pool.devices is not None:
             given = given + pool.devices
         given = np.maximum(given, pool.ours)
-        supply = np.maximum(given - taken, 0)
-        supply[~pool.layout.ready] = 0
-        known = self._cluster.known_domains if usable.as_it_is else node_domains.NOTHING_KNOWN
-        unparked, parked = self._demands(node_domains.DomainFinder(usable, known), number)
-        anywhere = pool.layout.ready & pool.layout.schedulable
-        pools = NodePools(
-            pool,
-            node_domains.NumberedDomains((unparked, parked.found)),
-            (usable.of_class(usable_nodes.ANY_POD), anywhere),
-            supply,
-            pinned,
+        supply = np.maximum(given - pinned.by_node, 0)
+        supply[~layout.ready] = 0
+        finder = node_domains.DomainFinder(usable, known)
+        unparked, parked = self._demands(finder, pinned.number)
+        found = node_domains.NumberedDomains((unparked, parked.found))
+        free = known.free
+        if free is None:
+            free = usable.of_class(usable_nodes.ANY_POD), layout.ready & layout.schedulable
+        masks, kinds = [*found.masks, *free], known.kinds
+        if kinds is None or not kinds.is_of(masks):
+            kinds = node_domains.NodeKinds(masks, layout.size)
+        pools = NodePools(pool, found, kinds, supply, pinned.by_queue)
+        pools.known = node_domains.KnownDomains(
+            unparked=node_domains.lasting(unparked),
+            parked=parked,
+            of_queues=usable.of_queues,
+            free=free,
+            staying=pinned.staying,
+            everywhere=pinned.everywhere,
+            kinds=kinds,
         )
-        pools.known = node_domains.kept(unparked, parked)
         return pools
 
     def _demands(
@@ -194,29 +201,59 @@ class NodePoolsBuilder:
                 found.add(pair, finder.of(pair), place, count)
         return found, finder.parked(asked.parked, self._closed)
 
-    def _pin(
-        self, pool: usable_nodes.PoolNodes, usable: usable_nodes.UsableNodes
-    ) -> tuple[Mapping[demands.Pair, int], dict[str, resources.Vector], resources.Vector]:
-        """Return the numbers of pinned pods, and the pinned resources by queue, (R,), and by node,
-        (N, R).
-        """
-        space, asked = self._cluster.space, self._cluster.demands
-        number: Counter[demands.Pair] = Counter()
-        by_queue: dict[str, resources.Vector] = {}
-        taken = np.zeros_like(pool.ours)
-        for pod_class, placed in self._cluster.snapshot.pods_by_class.items():
-            rows = placed.rows(pool.layout)
-            stays = usable.holds(pod_class, placed.queues, rows)
-            if stays.all():
+
+class PinnedPods:
+    """The pods whose nodes take no more of their class, and those of which none is pinned."""
+
+    def __init__(
+        self,
+        cluster: ClusterView,
+        pool: usable_nodes.PoolNodes,
+        usable: usable_nodes.UsableNodes,
+        known: node_domains.KnownDomains,
+    ) -> None:
+        """Go through the pods on nodes, but for those of which `known` says that none is pinned."""
+        self.number: defaultdict[demands.Pair, int] = defaultdict(int)
+        """How many pods are pinned."""
+        self.by_queue: dict[str, resources.Vector] = {}
+        """Pinned resources, (R,)."""
+        self.by_node: resources.Vector = np.zeros(pool.ours.shape, dtype=np.int64)
+        """Pinned resources, (N, R)."""
+        self.staying: dict[jobs.PodClass, snapshot.ClassCounts] = {}
+        self.everywhere: set[jobs.PodClass] = set()
+        for pod_class, placed in cluster.snapshot.pods_by_class.items():
+            stays_the_same = pod_class in known.everywhere
+            if stays_the_same:
+                self.everywhere.add(pod_class)
+            if pod_class in known.staying and known.staying[pod_class] is placed:
+                self.staying[pod_class] = placed
                 continue
-            request = space.vector(pod_class.counted)
-            for place in np.flatnonzero(~stays).tolist():
-                queue, count = placed.queues[place], int(placed.counts[place])
-                pair = (queue, pod_class)
-                if pair not in asked.unparked:  # its queue doesn't exist
-                    continue
-                number[pair] += count
-                by_queue[queue] = by_queue.get(queue, space.zeros()) + count * request
-                if rows[place] >= 0:
-                    taken[rows[place]] += count * request
-        return number, by_queue, taken
+            rows = placed.rows(pool.layout)
+            stays = rows >= 0 if stays_the_same else usable.holds(pod_class, placed.queues, rows)
+            limits = pod_class.constraints
+            if not stays.all():
+                self._pin(cluster, pod_class, placed, rows, stays)
+            elif not (limits.volumes or limits.resource_claims):
+                self.staying[pod_class] = placed
+                if not (stays_the_same or usable.of_queues.by_queue):
+                    self.everywhere.update([pod_class] if usable.of_class(pod_class).all() else [])
+
+    def _pin(
+        self,
+        cluster: ClusterView,
+        pod_class: jobs.PodClass,
+        placed: snapshot.ClassCounts,
+        rows: NDArray[np.int64],
+        stays: nodes.Mask,
+    ) -> None:
+        """Count the pods of a class that don't stay."""
+        request = cluster.space.vector(pod_class.counted)
+        for place in np.flatnonzero(~stays).tolist():
+            queue, count = placed.queues[place], int(placed.counts[place])
+            pair = (queue, pod_class)
+            if pair not in cluster.demands.unparked:  # its queue doesn't exist
+                continue
+            self.number[pair] += count
+            self.by_queue[queue] = self.by_queue.get(queue, cluster.space.zeros()) + count * request
+            if rows[place] >= 0:
+                self.by_node[rows[place]] += count * request

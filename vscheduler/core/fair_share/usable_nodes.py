@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vscheduler.core.fair_share import device_supply
-from vscheduler.core.model import jobs, nodes, resources, snapshot
+from vscheduler.core.model import computed, jobs, nodes, resources, snapshot
 from vscheduler.core.model.queues import Queue
 
 ANY_POD = jobs.PodClass(request={resources.PODS: 1})
@@ -53,28 +53,53 @@ class PoolNodes(msgspec.Struct, frozen=True, kw_only=True):
     no resource stands for devices."""
 
 
+class QueueNodes(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """The nodes of the queues that may not use all of them."""
+
+    masks: Mapping[bytes, nodes.Mask]
+    """Each mask (N,), by its bytes."""
+    by_queue: Mapping[str, bytes]
+
+    @classmethod
+    def of(cls, cluster: ClusterView, layout: nodes.NodeLayout) -> "QueueNodes":
+        """Return the nodes of all queues."""
+        masks: dict[bytes, nodes.Mask] = {}
+        by_queue: dict[str, bytes] = {}
+        for name, queue in cluster.queues.items():
+            mask = cluster.queue_nodes(queue, layout)
+            if mask is not None:
+                by_queue[name] = mask.tobytes()
+                masks[by_queue[name]] = mask
+        return cls(masks=masks, by_queue=by_queue)
+
+
 class UsableNodes:
     """Masks of nodes usable for pods, by class and queue."""
 
-    def __init__(self, cluster: ClusterView, pool: PoolNodes) -> None:
+    def __init__(
+        self, cluster: ClusterView, pool: PoolNodes, of_queues: QueueNodes | None = None
+    ) -> None:
+        """`of_queues` are the nodes of queues, if they are known."""
         self._cluster = cluster
         self._nodes = pool
-        self._allocatable = resources.by_column(pool.allocatable)
-        self._none = np.zeros(pool.layout.size, dtype=np.bool_)
-        self._least = self._allocatable.min(axis=0, initial=resources.ALLOCATABLE_MAX)
-        """What every node has at least, (R,)."""
         self._classes: dict[jobs.PodClass, nodes.Mask] = {}
-        self.as_it_is = pool.allocatable is cluster.snapshot.nodes.allocatable
-        """Whether these are the nodes of the snapshot."""
-        self._nowhere = cluster.known_nowhere if self.as_it_is else ()
-        self._limited: dict[bytes, nodes.Mask] = {}
-        self._queues: dict[str, bytes] = {}
-        """The mask, as bytes, of each queue that may not use all nodes."""
-        for name, queue in cluster.queues.items():
-            mask = cluster.queue_nodes(queue, pool.layout)
-            if mask is not None:
-                self._queues[name] = mask.tobytes()
-                self._limited[self._queues[name]] = mask
+        self.of_queues = of_queues or QueueNodes.of(cluster, pool.layout)
+        self._queues = self.of_queues.by_queue
+
+    @computed.once
+    def _allocatable(self) -> resources.Vector:
+        return resources.by_column(self._nodes.allocatable)
+
+    @computed.once
+    def _least(self) -> resources.Vector:
+        """What every node has at least, (R,)."""
+        least: resources.Vector = self._allocatable.min(axis=0, initial=resources.ALLOCATABLE_MAX)
+        return least
+
+    @computed.once
+    def _nowhere(self) -> Container[tuple[str, jobs.PodClass]]:
+        is_now = self._nodes.allocatable is self._cluster.snapshot.nodes.allocatable
+        return self._cluster.known_nowhere if is_now else ()
 
     def of_class(self, pod_class: jobs.PodClass) -> nodes.Mask:
         """Return the nodes (N,) usable for pods of this class, if large enough."""
@@ -108,10 +133,10 @@ class UsableNodes:
     def of(self, queue: str, pod_class: jobs.PodClass) -> nodes.Mask:
         """Return the nodes (N,) usable for pods of this class in this queue."""
         if (queue, pod_class) in self._nowhere:
-            return self._none
+            return np.zeros(self._nodes.layout.size, dtype=np.bool_)
         mask = self.of_class(pod_class)
         limited = self._queues.get(queue)
-        return mask if limited is None else mask & self._limited[limited]
+        return mask if limited is None else mask & self.of_queues.masks[limited]
 
     def likeness(self, queue: str) -> bytes:
         """Return a value equal for queues that may use the same nodes."""

@@ -5,9 +5,10 @@ that depend only on node specs are cached in the layout, keyed by the constraint
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from vscheduler.core.model import constraints, resources
 
+Answer = TypeVar("Answer")
 Mask = NDArray[np.bool_]
 """A boolean per node: shape (N,)."""
 
@@ -50,6 +52,7 @@ class NodeLayout:
         self.rows = {name: row for row, name in enumerate(self.names)}
         assert list(self.names) == sorted(self.rows), "nodes are sorted and named once"
         self._memo: dict[object, Mask] = {}
+        self._answers: dict[Hashable, Any] = {}
         self._labels: dict[str, tuple[NDArray[np.int64], Mapping[str, int]]] = {}
         self._variant: NodeLayout | None = None
 
@@ -72,6 +75,17 @@ class NodeLayout:
             mask.setflags(write=False)
             self._memo[key] = mask
         return mask
+
+    def recall(self, key: Hashable, compute: Callable[[], Answer]) -> Answer:
+        """Return what follows from the specs and some constraints of pods, computed on first use;
+        as `memo` for anything but a mask.
+        """
+        if key not in self._answers:
+            if len(self._answers) >= max(64, MEMO_CELLS_MAX // (self.size + 1)):
+                del self._answers[next(iter(self._answers))]
+            self._answers[key] = compute()
+        found: Answer = self._answers[key]
+        return found
 
     def label(self, key: str) -> tuple[NDArray[np.int64], Mapping[str, int]]:
         """Return a label as a column (N,), -1 for a missing label, and the code of each value."""

@@ -137,12 +137,15 @@ def fits(request: Vector, room: Vector, used: Vector | None = None) -> NDArray[n
     Only requested resources are compared. A node with more used than allocatable of a resource
     still accepts pods without a request for this resource.
     """
-    enough = np.ones(len(room), dtype=np.bool_)
+    enough: NDArray[np.bool_] | None = None
     for column, amount in enumerate(request.tolist()):
         if amount:
             free = room[:, column] if used is None else room[:, column] - used[:, column]
-            enough &= free >= amount
-    return enough
+            if enough is None:
+                enough = free >= amount
+            else:
+                enough &= free >= amount
+    return np.ones(len(room), dtype=np.bool_) if enough is None else enough
 
 
 def by_column(rows: Vector) -> Vector:

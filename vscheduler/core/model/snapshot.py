@@ -263,6 +263,9 @@ class Carried:
     settled: object = field(default=None, compare=False, repr=False)
     """A session.settled_jobs.SettledJobs: jobs that run and request nothing, which cycles leave out
     until they change. Without influence on decisions."""
+    lasting: object = field(default=None, compare=False, repr=False)
+    """A session.lasting.Lasting: what follows from nodes, queues and the configuration alone.
+    Without influence on decisions."""
     node_losses: Mapping[str, NodeLoss] = field(default_factory=dict)
     """By name, nodes that recently left or shrank, with their former capacity."""
     past_usage: Mapping[str, queues.Usage] = field(default_factory=dict)

@@ -6,12 +6,11 @@ have. A gang within both bounds may still fit nowhere.
 """
 
 from collections.abc import Hashable
-from functools import cached_property
 
 import numpy as np
 
 from vscheduler.core.fair_share import inqueue_resources
-from vscheduler.core.model import decisions, jobs, queues, resources
+from vscheduler.core.model import computed, decisions, jobs, queues, resources
 from vscheduler.core.session import job_state, reasons
 from vscheduler.core.session import session as working
 from vscheduler.core.session.carried import Need, Obstacle, Pods
@@ -172,7 +171,7 @@ class Feasibility:
             total = self._totals[domains] = pools.nodes.allocatable[rows].sum(axis=0)
         return total
 
-    @cached_property
+    @computed.once
     def _sizes(self) -> list[int]:
         """The number of nodes in each domain."""
         pools = self._session.pools

@@ -83,7 +83,7 @@ def report(session: working.Session) -> None:
             session.spend("parked", STATUS_COST * len(group.members))
         parking.explain(group, reason)
     budget.charge()
-    parking.seen = parked_groups.Seen(free=free, outlooks=outlooks, domains=session.pools.known)
+    parking.seen = parked_groups.Seen(free=free, outlooks=outlooks)
 
 
 def _free(session: working.Session) -> resources.Vector:

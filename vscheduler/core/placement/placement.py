@@ -379,7 +379,7 @@ class Placement:
     ) -> NDArray[np.float64]:
         """Return scores plus the scores for the set of feasible nodes as a whole."""
         feasible = scores > -np.inf
-        if not feasible.any():
+        if not np.logical_or.reduce(feasible):
             return scores
         view = self._session.cluster.view()
         found = self._session.dispatch.each(

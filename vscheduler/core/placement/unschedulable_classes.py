@@ -9,6 +9,8 @@ nominated pods.
 from collections.abc import Hashable, Iterable, Sequence
 from typing import TypeAlias
 
+import numpy as np
+
 from vscheduler.core.model import decisions, jobs, queues, resources
 from vscheduler.core.session import job_likeness, job_state, reasons
 from vscheduler.core.session import session as working
@@ -132,10 +134,10 @@ class FreeRoom:
         if exceeds(request, self._most):
             return False
         free, most = self._usable(queue, pod_class)
-        if exceeds(request, most):
+        if most is not self._most and exceeds(request, most):
             return False
         self._session.spend("classes", len(free) // NODES_PER_UNIT)
-        return bool(resources.fits(request, free).any())
+        return bool(np.logical_or.reduce(resources.fits(request, free)))
 
     def _refresh(self) -> None:
         """Follow the changes of nodes."""
@@ -144,7 +146,7 @@ class FreeRoom:
             self._seen = len(cluster.touched)
             self._session.spend("classes", len(cluster.used) // NODES_PER_UNIT)
             self._free = resources.by_column(cluster.allocatable - cluster.future_used)
-            self._most = self._free.max(axis=0, initial=-resources.SUM_MAX)
+            self._most = np.maximum.reduce(self._free, axis=0, initial=-resources.SUM_MAX)
             self._by_domain.clear()
 
     def _usable(
@@ -152,6 +154,8 @@ class FreeRoom:
     ) -> tuple[resources.Vector, resources.Vector]:
         """Return what the nodes usable for the pods have free, (n, R), and the maximum, (R,)."""
         pools = self._session.pools
+        if pools.is_one:
+            return self._free, self._most
         domain = pools.domain(queue, pod_class)
         if domain not in self._by_domain:
             free = resources.by_column(self._free[pools.reach[domain][pools.kinds]])
@@ -163,8 +167,10 @@ class FreeRoom:
 def exceeds(request: resources.Vector, most: resources.Vector) -> bool:
     """Whether the request (R,) is larger than the most of any requested resource, (R,)."""
     # Rows are so short that lists are faster than arrays.
-    wanted = zip(request.tolist(), most.tolist(), strict=True)
-    return any(amount > limit for amount, limit in wanted if amount)
+    for amount, limit in zip(request.tolist(), most.tolist(), strict=True):
+        if amount > limit and amount:
+            return True
+    return False
 
 
 def _is_alone(session: working.Session, job: jobs.Job) -> bool:

@@ -17,6 +17,7 @@ from vscheduler.core.placement.pod_affinity import filters
 FULL_SCORE = 100.0
 
 SIZES = (0, 1)
+SIZE_COLUMNS = slice(2)
 """The columns of cpu and memory, which usage scores are computed from."""
 
 Scores = NDArray[np.float64]
@@ -43,19 +44,20 @@ class NodeOrder(contracts.Plugin):
 
     def open(self, session: contracts.Session) -> None:
         """Read the weights. Scores by pod class and node specs are cached for the cycle."""
+        values = self.values
         self._session = session
-        least = self.number("leastrequested.weight")
-        most = self.number("mostrequested.weight")
-        self._balanced = self.number("balancedresource.weight")
+        least = float(values["leastrequested.weight"])
+        most = float(values["mostrequested.weight"])
+        self._balanced = float(values["balancedresource.weight"])
         # The score is least * (1 - mean) + most * mean + balanced * (1 - deviation), with terms
         # collected by what varies.
         self._empty = FULL_SCORE * (least + self._balanced)
         self._fuller = FULL_SCORE * (most - least) / 2
         self._apart = FULL_SCORE * self._balanced / 2
-        self._affinity = self.number("nodeaffinity.weight")
-        self._taints = self.number("tainttoleration.weight")
-        self._likes = self.number("podaffinity.weight")
-        self._spread = self.number("podtopologyspread.weight")
+        self._affinity = float(values["nodeaffinity.weight"])
+        self._taints = float(values["tainttoleration.weight"])
+        self._likes = float(values["podaffinity.weight"])
+        self._spread = float(values["podtopologyspread.weight"])
         self._preferences: dict[jobs.PodClass, Scores] = {}
         self._soft_taints: dict[tuple[constraints.Toleration, ...], NDArray[np.int64] | None] = {}
 
@@ -115,8 +117,11 @@ class NodeOrder(contracts.Plugin):
         if bears in self._soft_taints:
             counts = self._soft_taints[bears]
         else:
-            found = tables.soft_taints(nodes.layout, bears)
-            counts = self._soft_taints[bears] = found if self._taints and found.any() else None
+            counts = self._soft_taints[bears] = None
+            if self._taints:
+                key = ("soft taints", bears)
+                counts = nodes.layout.recall(key, lambda: _soft_taints(nodes.layout, bears))
+                self._soft_taints[bears] = counts
         if counts is None:
             return None
         most = int(counts[feasible].max(initial=0))
@@ -131,8 +136,8 @@ class NodeOrder(contracts.Plugin):
         """
         request = self._session.request(task)
         parts = [_used_part(nodes, column, request[column]) for column in SIZES]
-        missing = [nodes.allocatable[:, column] == 0 for column in SIZES]
-        if any(each.any() for each in missing):
+        if not np.logical_and.reduce(nodes.allocatable[:, SIZE_COLUMNS], axis=None):
+            missing = [nodes.allocatable[:, column] == 0 for column in SIZES]
             parts = [
                 np.where(missing[column], parts[1 - column], parts[column]) for column in SIZES
             ]
@@ -160,3 +165,11 @@ def _used_part(nodes: contracts.NodeView, column: int, amount: np.int64) -> Scor
     part: Scores = taken.astype(np.float64)
     part /= nodes.sizes(column)
     return np.minimum(part, 1.0, out=part)
+
+
+def _soft_taints(
+    layout: tables.NodeLayout, tolerations: tuple[constraints.Toleration, ...]
+) -> NDArray[np.int64] | None:
+    """Return the number of soft taints of each node, (N,); None if there are none at all."""
+    counts = tables.soft_taints(layout, tolerations)
+    return counts if counts.any() else None

@@ -101,24 +101,25 @@ class Predicates(contracts.Plugin):
 
     def open(self, session: contracts.Session) -> None:
         """Read the arguments. Results by node specs are computed once for each pod class."""
+        values = self.values
         self._layout = session.snapshot.nodes.layout
         self._affinity_counts = session.affinity_counts
         self._nominated = session.nominated
-        self._pod_affinity = bool(self.argument("predicate.PodAffinityEnable"))
-        self._spread = bool(self.argument("predicate.PodTopologySpreadEnable"))
+        self._pod_affinity = bool(values["predicate.PodAffinityEnable"])
+        self._spread = bool(values["predicate.PodTopologySpreadEnable"])
         self._foresees = True
         self._rulings: dict[views.PodAffinityState, CachedRules] = {}
-        self._affinity = bool(self.argument("predicate.NodeAffinityEnable"))
-        self._taints = bool(self.argument("predicate.TaintTolerationEnable"))
-        self._ports = bool(self.argument("predicate.NodePortsEnable"))
+        self._affinity = bool(values["predicate.NodeAffinityEnable"])
+        self._taints = bool(values["predicate.TaintTolerationEnable"])
+        self._ports = bool(values["predicate.NodePortsEnable"])
         self._volumes = session.volumes
-        self._volume_binding = bool(self.argument("predicate.VolumeBindingEnable"))
-        self._volume_zones = bool(self.argument("predicate.VolumeZoneEnable"))
-        self._volume_limits = bool(self.argument("predicate.NodeVolumeLimitsEnable"))
+        self._volume_binding = bool(values["predicate.VolumeBindingEnable"])
+        self._volume_zones = bool(values["predicate.VolumeZoneEnable"])
+        self._volume_limits = bool(values["predicate.NodeVolumeLimitsEnable"])
         if self._volume_binding:
-            self._volumes.bind_claims(self.number("volumebinding.bindTimeoutSeconds"))
+            self._volumes.bind_claims(float(values["volumebinding.bindTimeoutSeconds"]))
         self._devices = session.devices
-        self._allocation = bool(self.argument(ALLOCATES))
+        self._allocation = bool(values[ALLOCATES])
         self._fixed: dict[Hashable, list[contracts.FilterResult]] = {}
         """Cached results, by the constraints of a pod class they follow from."""
 
@@ -130,7 +131,10 @@ class Predicates(contracts.Plugin):
         place = (limits.tolerations, limits.node_selector, limits.required, limits.features)
         fixed = self._fixed.get(place)
         if fixed is None:
-            fixed = self._fixed[place] = self._work_out(task.pod_class, nodes.layout)
+            key = ("filters", self._taints, self._affinity, *place)
+            fixed = self._fixed[place] = nodes.layout.recall(
+                key, lambda: self._work_out(task.pod_class, nodes.layout)
+            )
         if nodes.rows is None:
             results = list(fixed)
         else:

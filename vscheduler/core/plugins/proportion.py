@@ -61,11 +61,8 @@ class Proportion(contracts.Plugin):
     def start(self) -> None:
         """Compute max-min fair shares of the nodes usable for queues' pods."""
         session = self._session
-        limits = fair_shares.limits(
-            session.space, session.queues, session.snapshot.used_by_other_schedulers
-        )
-        weights = [session.queues[name].weight for name in limits.names]
-        shares = fair_shares.FairShares(session.space, session.pools, limits, weights)
+        limits = session.queue_limits
+        shares = fair_shares.FairShares(session.space, session.pools, limits, limits.weights)
         rows = zip(limits.names, shares.real.tolist(), limits.capability.tolist(), strict=True)
         for name, real, capability in rows:
             attributes = self._attributes.get(name) or self._idle.setdefault(name, self._nobody())
@@ -76,7 +73,7 @@ class Proportion(contracts.Plugin):
         before = session.pools_before(self.seconds(GRACE))
         kept = deserved
         if before is not None:
-            earlier = fair_shares.FairShares(session.space, before, limits, weights)
+            earlier = fair_shares.FairShares(session.space, before, limits, limits.weights)
             self._add_missing_pods(earlier)
             kept = np.maximum(deserved, earlier.divide().deserved)
         slack = self._slack

@@ -29,7 +29,7 @@ def grant(session: working.Session) -> None:
 
     Runs after all actions. A single plan is minimal already, so at least two are required.
     """
-    if session.work["evictions"] < 2:
+    if session.work.get("evictions", 0) < 2:
         return
     for _ in range(ROUNDS_MAX):
         spared = [_try_to_spare(session, evicts) for evicts in _costliest_first(session)]

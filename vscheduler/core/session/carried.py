@@ -5,7 +5,7 @@ Each part starts from `snapshot.Carried`; `job_status.close` makes the next Carr
 """
 
 import itertools
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple, TypeAlias
 
@@ -86,14 +86,14 @@ class GangSearches:
         """How many steps the searches of one cycle may take."""
         self.steps_left = 0
         """How many of them are left."""
-        self._spent: Counter[str] = Counter()
+        self._spent: defaultdict[str, int] = defaultdict(int)
         unfinished: set[str] = set()
         for (job, _), search in self._before.items():
             namespace = _namespace(job)
             self._spent[namespace] += search.spent
             if not search.finished:
                 unfinished.add(namespace)
-        self._least = min((self._spent[each] for each in unfinished), default=0)
+        self._least = min(map(self._spent.__getitem__, unfinished)) if unfinished else 0
         self._is_contested = len(unfinished) > 1
 
     def allow(self, steps: int) -> None:
@@ -106,7 +106,7 @@ class GangSearches:
 
     def is_due(self, job: jobs.JobId) -> bool:
         """Whether a search for the job may begin, or go on; others may have to come first."""
-        spent = self._spent[_namespace(job)]
+        spent = self._spent.get(_namespace(job), 0)
         return not self._is_contested or spent <= self._least + self.steps_max // 4
 
     def last(self, place: snapshot.SearchPlace) -> snapshot.GangSearch | None:

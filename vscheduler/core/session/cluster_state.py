@@ -2,13 +2,12 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from types import MappingProxyType
 
 import numpy as np
 
 from vscheduler.core.api import contracts
-from vscheduler.core.model import constraints, jobs, pod_affinity, resources, snapshot
+from vscheduler.core.model import computed, constraints, jobs, pod_affinity, resources, snapshot
 from vscheduler.core.session import evictable_pods, interfaces, job_state, job_states
 
 PodPresence = pod_affinity.PodPresence
@@ -100,7 +99,7 @@ class ClusterState:
             found = self._evictable_on[row] = tuple(self.evictable.on(row))
         return found
 
-    @cached_property
+    @computed.once
     def evictable(self) -> evictable_pods.EvictablePods:
         """This scheduler's evictable pods as the cycle began, without refused evictions."""
         return evictable_pods.EvictablePods(
@@ -116,7 +115,7 @@ class ClusterState:
         arrays = (self.allocatable[rows], self.used[rows], self.future_used[rows])
         return contracts.NodeView(self.layout, rows, *arrays, self.ports, self.leaving_ports)
 
-    @cached_property
+    @computed.once
     def _whole(self) -> contracts.NodeView:
         """All nodes as read-only views, which always show the current state."""
         every = (self.allocatable, self.used, self.future_used)
@@ -248,7 +247,7 @@ class Budgets:
         self._places: defaultdict[str, list[int]] = defaultdict(list)
         for place, budget in enumerate(budgets):
             self._places[budget.namespace].append(place)
-        self._taken: Counter[int] = Counter()
+        self._taken: defaultdict[int, int] = defaultdict(int)
         self._covering: dict[jobs.TaskId, tuple[int, ...]] = {}
 
     def spare(self, tasks: Sequence[jobs.Task]) -> bool:
@@ -275,11 +274,13 @@ class Budgets:
 
     def take(self, task: jobs.Task) -> None:
         """Count the task as evicted."""
-        self._taken.update(self._of(task))
+        for place in self._of(task):
+            self._taken[place] += 1
 
     def give_back(self, task: jobs.Task) -> None:
         """Undo `take` exactly."""
-        self._taken.subtract(self._of(task))
+        for place in self._of(task):
+            self._taken[place] -= 1
 
     def _of(self, task: jobs.Task) -> tuple[int, ...]:
         """Return the indexes of the budgets that cover the task; computed once for each task."""

@@ -6,14 +6,13 @@ hook is prepared once per policy, so that a call costs no more than the plugins'
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
 from vscheduler.core.api import contracts, hooks
 from vscheduler.core.config import policy as policies
-from vscheduler.core.model import decisions, jobs, nodes
+from vscheduler.core.model import computed, decisions, jobs, nodes
 from vscheduler.core.session import hook_calls
 
 Answer = TypeVar("Answer")
@@ -53,7 +52,7 @@ class Dispatch:
         self._tiers, self._calls = hook_calls.prepared(policy, plugins)
         self._alike_by_hook: dict[str, Mapping[int, frozenset[str]]] = {}
 
-    @cached_property
+    @computed.once
     def rows_tell_all(self) -> bool:
         """Whether answers about a row depend only on values that can be compared: the row's columns
         and ports, `outlook` and `row_outlook`.
@@ -62,13 +61,14 @@ class Dispatch:
 
     def key(self, hook: str, *subject: object) -> tuple[tuple[float, ...], ...]:
         """Return the sort key of the subject: one part per plugin, in order of tiers."""
-        parts = []
+        parts: tuple[tuple[float, ...], ...] = ()
         for call in self._calls[hook]:
             try:
-                parts.append(_sortable(call.function(self._plugins[call.place], *subject)))
+                key = call.function(self._plugins[call.place], *subject)
+                parts += (ABSTAINS if key is None else _sortable(key),)
             except Exception as error:  # noqa: BLE001 - a plugin may raise anything
-                parts.append(self._stands_in(call, hook, error, ABSTAINS))
-        return tuple(parts)
+                parts += (self._stands_in(call, hook, error, ABSTAINS),)
+        return parts
 
     def asks(self, hook: str) -> bool:
         """Whether any plugin defines the hook."""
@@ -336,10 +336,8 @@ def _no_answer(answer: object) -> NoReturn:
     raise TypeError(f"an answer of type {type(answer).__name__}")
 
 
-def _sortable(key: contracts.Key | None) -> tuple[float, ...]:
+def _sortable(key: contracts.Key) -> tuple[float, ...]:
     """Return the key as a tuple, comparable with every other key of the same plugin."""
-    if key is None:
-        return ABSTAINS
     parts = key if isinstance(key, tuple) else (key,)
     if any(map(math.isnan, parts)):
         msg = f"a sort key with NaN: {key!r}"

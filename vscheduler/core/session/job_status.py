@@ -4,12 +4,14 @@ import functools
 from collections.abc import Collection, Mapping, Sequence
 
 from vscheduler.core.config import cycle_rules
-from vscheduler.core.model import decisions, jobs, snapshot
+from vscheduler.core.model import decisions, jobs, snapshot, storage
+from vscheduler.core.model import devices as models
 from vscheduler.core.session import (
     device_binding,
     excluded_nodes,
     held_pods,
     job_state,
+    lasting,
     queue_figures,
     reasons,
     settled_jobs,
@@ -81,6 +83,7 @@ def close(session: working.Session, faults: tuple[decisions.Fault, ...]) -> deci
             unschedulable=None if faults or not known.entries else known,
             parked=None if faults else session.parking.carried(session, groups),
             settled=None if faults or not settled else settled,
+            lasting=None if faults else lasting.kept(session),
             seen=snapshot.LastNodes(space=session.space, nodes=session.snapshot.nodes),
             node_losses=session.node_losses.carried(),
             past_usage=used,
@@ -99,6 +102,8 @@ def close(session: working.Session, faults: tuple[decisions.Fault, ...]) -> deci
 def _conclude_volumes(
     session: working.Session, waiting: Sequence[held_pods.Held]
 ) -> volume_binding.Conclusion:
+    if session.snapshot.storage is storage.NO_STORAGE:
+        return volume_binding.NOTHING
     without_turn = session.reasons.not_attempted
     concluded = session.volume_binding.conclude(
         waiting,
@@ -115,6 +120,8 @@ def _conclude_volumes(
 def _conclude_devices(
     session: working.Session, waiting: Sequence[held_pods.Held]
 ) -> device_binding.Conclusion:
+    if session.snapshot.devices is models.NO_DEVICES:
+        return device_binding.NOTHING
     without_turn = session.reasons.not_attempted
     return session.device_binding.conclude(
         waiting,
@@ -145,6 +152,8 @@ def _still(
     session: working.Session, since: Mapping[str, float], expected: jobs.Phase
 ) -> Mapping[str, float]:
     """Return the entries of `since` for groups that have this phase at the end of the cycle."""
+    if not since:
+        return {}
     return {
         state.job.uid: since[state.job.uid]
         for state in session.waiting_jobs()
@@ -155,6 +164,8 @@ def _still(
 def _admitted(session: working.Session) -> Mapping[str, float]:
     """Return since when groups have been Inqueue, by UID. Parked and some settled ones are."""
     since = session.admissions.admitted
+    if not since:
+        return {}
     found = dict(since)
     still = _still(session, since, jobs.Phase.INQUEUE)
     for uid in since.keys() - session.parking.uids() - session.settled.inqueue - still.keys():

@@ -8,15 +8,14 @@ import math
 import operator
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import TypeAlias
 
 import msgspec
 import numpy as np
 
 from vscheduler.core.config import policy as policies
-from vscheduler.core.fair_share import demands, inqueue_resources, node_domains
-from vscheduler.core.model import decisions, jobs, queues, resources, snapshot
+from vscheduler.core.fair_share import demands, inqueue_resources
+from vscheduler.core.model import computed, decisions, jobs, queues, resources, snapshot
 from vscheduler.core.session import job_division, job_state, vain_claims
 
 Statuses: TypeAlias = Mapping[jobs.JobId, decisions.GroupStatus]
@@ -105,17 +104,17 @@ class ParkedMembers:
         self.due = min(dues, default=math.inf)
         """When the first admission expires; infinite without any."""
 
-    @cached_property
+    @computed.once
     def uids(self) -> Collection[str]:
         """The UIDs of all jobs."""
         return {job.uid for job in self.jobs.values()}
 
-    @cached_property
+    @computed.once
     def requests(self) -> resources.Vector:
         """The request of a pod of each group, (G, R)."""
         return np.array([group.request for group in self._groups], dtype=np.int64)
 
-    @cached_property
+    @computed.once
     def counted(self) -> demands.CountedPods:
         """What the jobs request, and what was promised to them."""
         pods: dict[demands.Pair, demands.CountedPod] = {}
@@ -152,18 +151,18 @@ class ParkedGroups:
         """Groups for which the budget was too small to tell whether their reasons are right."""
         self.jobs, self.due = self.members.jobs, self.members.due
 
-    @cached_property
+    @computed.once
     def rows(self) -> Mapping[ParkedGroup, int]:
         """The groups with their rows in `members.requests`."""
         return {group: row for row, group in enumerate(self.groups)}
 
-    @cached_property
+    @computed.once
     def statuses(self) -> Sequence[decisions.GroupStatus]:
         """The statuses of all jobs, by job, without stale ones."""
         told = (group.statuses.values() for group in self._told)
         return sorted(itertools.chain.from_iterable(told), key=operator.attrgetter("job"))
 
-    @cached_property
+    @computed.once
     def first_without_room(self) -> Mapping[str, jobs.JobId]:
         """By queue, the first job whose status says that it lacks room."""
         found: dict[str, jobs.JobId] = {}
@@ -179,7 +178,7 @@ class ParkedGroups:
         stale = self.stale
         return [group for group in self.groups if group not in stale] if stale else self.groups
 
-    @cached_property
+    @computed.once
     def by_queue(self) -> Mapping[str, Sequence[ParkedGroup]]:
         """The groups of each queue."""
         found: dict[str, list[ParkedGroup]] = {}
@@ -208,8 +207,6 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """What each node had free after pending releases, (N, R)."""
     outlooks: Mapping[str, Hashable]
     """By queue, the answers of plugins to `queue_outlook`."""
-    domains: node_domains.KnownDomains
-    """The nodes that pods could use if these were empty."""
 
 
 class ParkedJobs(msgspec.Struct, frozen=True, kw_only=True, eq=False):

@@ -1,10 +1,9 @@
 """Figures of queues at the end of a cycle: what they hold, request and deserve."""
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 
-import numpy as np
-
-from vscheduler.core.model import decisions, queues
+from vscheduler.core.model import decisions, jobs, queues
 from vscheduler.core.session import session as working
 
 
@@ -12,25 +11,51 @@ def of(
     session: working.Session, used: Mapping[str, queues.Usage]
 ) -> tuple[decisions.QueueFigures, ...]:
     """Return the figures of all queues, by name; `used` is what they used over time."""
-    holds = {name: session.space.zeros() for name in session.queues}
-    request = dict(holds)
-    for name in session.demands.queues:
-        holds[name] = np.array(session.demands.held[name], dtype=np.int64)
-        request[name] = holds[name] + session.demands.pending[name]
-    for bind in session.decided.binds:
-        holds[session.job_state_of(bind.task).job.queue] += session.counted(bind.task)
+    demands, names = session.demands, session.space.names
+    held, pending = demands.held, demands.pending
+    bound = _bound(session)
     entitlements = session.dispatch.last("entitlements")
-    return tuple(
-        decisions.QueueFigures(
-            name=name,
-            state=queue.state,
-            weight=queue.weight,
-            allocated=session.space.amounts(holds[name]),
-            request=session.space.amounts(request[name]),
-            used_by_other_schedulers=session.snapshot.used_by_other_schedulers.get(name, {}),
-            capability=queue.capability,
-            usage=used.get(name),
-            entitlement=entitlements.get(name),
+    others = session.snapshot.used_by_other_schedulers
+    nothing = [0] * len(names)
+    found = []
+    for name, queue in sorted(session.queues.items()):
+        holds, asks = held.get(name, nothing), pending.get(name, nothing)
+        more = bound.get(name, nothing)
+        found.append(
+            decisions.QueueFigures(
+                name=name,
+                state=queue.state,
+                weight=queue.weight,
+                allocated={
+                    each: had + new
+                    for each, had, new in zip(names, holds, more, strict=True)
+                    if had + new
+                },
+                request={
+                    each: had + wanted
+                    for each, had, wanted in zip(names, holds, asks, strict=True)
+                    if had + wanted
+                },
+                used_by_other_schedulers=others.get(name, {}),
+                capability=queue.capability,
+                usage=used.get(name),
+                entitlement=entitlements.get(name),
+            )
         )
-        for name, queue in sorted(session.queues.items())
-    )
+    return tuple(found)
+
+
+def _bound(session: working.Session) -> Mapping[str, Sequence[int]]:
+    """Return what pods bound in this cycle count for their queues, by column."""
+    counts: defaultdict[tuple[str, jobs.PodClass], int] = defaultdict(int)
+    tasks: dict[jobs.PodClass, jobs.Task] = {}
+    for bind in session.decided.binds:
+        task = bind.task
+        counts[session.job_state_of(task).job.queue, task.pod_class] += 1
+        tasks[task.pod_class] = task
+    found: dict[str, list[int]] = {}
+    for (queue, pod_class), count in counts.items():
+        amounts = session.counted(tasks[pod_class]).tolist()
+        row = found.get(queue, [0] * len(amounts))
+        found[queue] = [had + count * more for had, more in zip(row, amounts, strict=True)]
+    return found

@@ -1,16 +1,20 @@
 """Session: the working copy of a Snapshot in which a cycle makes its decisions."""
 
 import math
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from functools import cached_property
 
 import numpy as np
 
 from vscheduler.core.api import views
 from vscheduler.core.config import policy as policies
-from vscheduler.core.fair_share import demands, node_domains, node_loss_grace, node_pools
-from vscheduler.core.model import decisions, jobs, nodes, queues, resources, storage
+from vscheduler.core.fair_share import (
+    demands,
+    fair_shares,
+    node_domains,
+    node_loss_grace,
+    node_pools,
+)
+from vscheduler.core.model import computed, decisions, jobs, nodes, queues, resources, storage
 from vscheduler.core.model import devices as models
 from vscheduler.core.model import snapshot as snapshots
 from vscheduler.core.session import (
@@ -24,6 +28,7 @@ from vscheduler.core.session import (
     interfaces,
     job_state,
     job_states,
+    lasting,
     parked_groups,
     parked_jobs,
     prerequisites,
@@ -60,18 +65,21 @@ class Session:
     ) -> None:
         """Copy the snapshot; the caller, core.cycle, calls `open` next.
 
-        Unless `leaves_out`, every job is awake, whatever was kept.
+        Unless `leaves_out`, every job is awake, and all is derived anew, whatever was kept.
         """
         self.snapshot = snapshot
         self.policy = policy
         self.space = snapshot.space
         self.layout = snapshot.nodes.layout
         self.queues: Mapping[str, queues.Queue] = snapshot.queues
-        self.settled = settled_jobs.SettledJobs(policy)
+        self._lasting = lasting.known(snapshot, policy) if leaves_out else None
+        self.settled: settled_jobs.SettledJobs
         """Jobs that run, and that cycles leave out (session.settled_jobs)."""
         awake: Sequence[jobs.Job] = snapshot.jobs
         if leaves_out and policy.rules.leaves_jobs_out:
             awake, self.settled = settled_jobs.known(snapshot, policy)
+        else:
+            self.settled = settled_jobs.SettledJobs(policy)
         awake, self.parking = parked_jobs.divide(
             awake, snapshot, policy, apart=leaves_out and affinity_counts.nobody
         )
@@ -146,7 +154,7 @@ class Session:
         self.dispatch = to
         self.cluster.attach(to.notify)
 
-    @cached_property
+    @computed.once
     def total(self) -> resources.Vector:
         """The resources that shares are computed from, (R,)."""
         return self.policy.rules.total(self)
@@ -156,22 +164,22 @@ class Session:
         needed = self._prerequisites
         return [] if needed is None else needed.still_waiting(self.decided, self.layout.rows)
 
-    @cached_property
+    @computed.once
     def held_pods(self) -> held_pods.HeldPods:
         """The pods that wait for volumes or devices."""
         return held_pods.HeldPods(lambda state: job_state.is_ready(self.dispatch, state))
 
-    @cached_property
+    @computed.once
     def volume_binding(self) -> volume_binding.VolumeBinding:
         """The volumes that pods wait for."""
         return volume_binding.VolumeBinding(self.snapshot, self.volumes)
 
-    @cached_property
+    @computed.once
     def device_binding(self) -> device_binding.DeviceBinding:
         """The devices that pods wait for."""
         return device_binding.DeviceBinding(self.snapshot, self.devices)
 
-    @cached_property
+    @computed.once
     def _prerequisites(self) -> prerequisites.Prerequisites | None:
         """What pods may have to wait for; None where no pod has claims."""
         taken = self.snapshot
@@ -179,13 +187,13 @@ class Session:
             return None
         return prerequisites.Prerequisites(self.volume_binding, self.device_binding, self.held_pods)
 
-    @cached_property
+    @computed.once
     def bars(self) -> bool:
         """Whether `reasons.barred` could refuse any job."""
         limited = [each for each in self.queues.values() if each.namespaces is not None]
         return bool(limited or [each for each in self.awake.values() if each.hard_topology])
 
-    @cached_property
+    @computed.once
     def known_unschedulable(self) -> carried.KnownUnschedulable:
         """Earlier findings about jobs that can't start on empty nodes, if still valid."""
         return carried.still_known(self.snapshot, self.policy, self.job_states)
@@ -193,8 +201,15 @@ class Session:
     @property
     def known_domains(self) -> node_domains.KnownDomains:
         """The nodes that pods of a queue could use, as known from the last cycle."""
-        before = self.parking.before
-        return node_domains.NOTHING_KNOWN if before is None else before.domains
+        return node_domains.NOTHING_KNOWN if self._lasting is None else self._lasting.domains
+
+    @computed.once
+    def queue_limits(self) -> fair_shares.QueueLimits:
+        """Capabilities and guarantees of all queues."""
+        used, known = self.snapshot.used_by_other_schedulers, self._lasting
+        if known is not None and known.used_by_other_schedulers == used:
+            return known.limits
+        return fair_shares.limits(self.space, self.queues, used)
 
     @property
     def known_nowhere(self) -> Collection[tuple[str, jobs.PodClass]]:
@@ -206,7 +221,7 @@ class Session:
         """The jobs that may have been promised more than they hold, by ID."""
         return self.job_states.promised()
 
-    @cached_property
+    @computed.once
     def demands(self) -> demands.QueueDemands:
         """Allocated and requested resources of queues as the cycle begins."""
         awaited = [(reservation.queue, reservation.task.pod_class) for reservation in self._awaited]
@@ -267,12 +282,12 @@ class Session:
                 for job in group.members:
                     self.reasons.note(job, group.reason)
 
-    @cached_property
+    @computed.once
     def pools(self) -> node_pools.NodePools:
         """The nodes as they are now, grouped by the queues and pods that could use them."""
         return self.pools_builder.build(node_pools.pool_nodes(self))
 
-    @cached_property
+    @computed.once
     def pools_builder(self) -> node_pools.NodePoolsBuilder:
         """The builder of all node pools in this cycle."""
         return node_pools.NodePoolsBuilder(self)
@@ -346,6 +361,6 @@ class Session:
         return statement.Statement(self.cluster, self.decided, self.work_budget, needed)
 
     @property
-    def work(self) -> Counter[str]:
+    def work(self) -> Mapping[str, int]:
         """Counts of operations, by kind."""
         return self.work_budget.work

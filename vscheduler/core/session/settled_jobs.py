@@ -13,12 +13,11 @@ pods are bound. Until then it counts as Inqueue.
 import bisect
 import operator
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from functools import cached_property
 from typing import TypeAlias
 
 from vscheduler.core.config import policy as policies
 from vscheduler.core.fair_share import demands, inqueue_resources
-from vscheduler.core.model import decisions, jobs, resources, snapshot
+from vscheduler.core.model import computed, decisions, jobs, resources, snapshot
 from vscheduler.core.session import job_division
 
 Status: TypeAlias = decisions.GroupStatus
@@ -92,7 +91,7 @@ class SettledJobs:
         """Whether there is any job."""
         return bool(self.by_id)
 
-    @cached_property
+    @computed.once
     def counted(self) -> demands.CountedPods:
         """What the jobs hold."""
         return self._sums.counted()

@@ -7,7 +7,7 @@ namespace with expensive jobs that fit nowhere can't delay everybody else.
 """
 
 import math
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from vscheduler.core.model import jobs
@@ -40,7 +40,7 @@ class WorkBudget:
         A budget of None is unlimited; before has the costs of namespaces in unfinished cycles.
         With `small`, the cycle is given up by TooLargeError when it has cost more than that.
         """
-        self.work: Counter[str] = Counter()
+        self.work: defaultdict[str, int] = defaultdict(int)
         """Counts of operations, by kind."""
         self.exhausted = False
         """Whether the budget was used up at any time, so that the cycle isn't finished."""
@@ -52,7 +52,7 @@ class WorkBudget:
         self._small = math.inf if small is None else small
         self._spent = 0
         self._before = before
-        self._now: Counter[str] = Counter()
+        self._now: defaultdict[str, int] = defaultdict(int)
         self._part: int | None = None
         """The highest cost of a namespace that is still served first; None if there is no hurry."""
 
@@ -188,14 +188,15 @@ class WorkBudget:
         if not self._before:
             self._count(unfinished_jobs())
         names = sorted({*self._before, *self._now} - {""})
-        costs = {name: self._before.get(name, 0) // 2 + self._now[name] for name in names}
+        costs = {name: self._before.get(name, 0) // 2 + self._now.get(name, 0) for name in names}
         return {name: cost for name, cost in costs.items() if cost}
 
     def costs(self, unfinished_jobs: Iterable[job_state.JobState]) -> Mapping[str, int]:
         """Return this cycle's costs by namespace, plus the costs of these jobs' presence."""
-        waiting = Counter([state.job.namespace for state in unfinished_jobs])
-        names = {*waiting, *self._now} - {""}
-        return {name: self._now[name] + OPENING_COST * waiting[name] for name in sorted(names)}
+        found = defaultdict(int, self._now)
+        for state in unfinished_jobs:
+            found[state.job.namespace] += OPENING_COST
+        return {name: found[name] for name in sorted(found) if name}
 
     def _count(self, unfinished_jobs: Iterable[job_state.JobState]) -> None:
         """Charge the namespaces for the presence of these jobs."""
@@ -203,4 +204,4 @@ class WorkBudget:
             self._now[state.job.namespace] += OPENING_COST
 
     def _cost(self, namespace: str) -> int:
-        return self._before.get(namespace, 0) + self._now[namespace]
+        return self._before.get(namespace, 0) + self._now.get(namespace, 0)

@@ -36,8 +36,7 @@ def test_pods_whose_nodes_change_with_claims_are_not_known() -> None:
     found = node_domains.DomainDemands()
     for pod_class in (PLAIN, CLAIM, VOLUME):
         found.add(("q", pod_class), domain(0), place("ns/a"), 1)
-    kept = node_domains.kept(found, node_domains.NOTHING_KNOWN.parked)
-    assert kept.unparked.keys() == {("q", PLAIN)}
+    assert node_domains.lasting(found).keys() == {("q", PLAIN)}
 
 
 def numbered() -> tuple[node_domains.DomainDemands, node_domains.DomainDemands]:

@@ -72,7 +72,7 @@ class Around:
         taken = self.mirror.snapshot(self.now, self.carried)
         result = cycle.run_cycle(taken, self.policy, budget)
         if budget is None:
-            anew = dataclasses.replace(taken.carried, parked=None, settled=None)
+            anew = dataclasses.replace(taken.carried, parked=None, settled=None, lasting=None)
             every = cycle.run_cycle(msgspec.structs.replace(taken, carried=anew), self.policy)
             assert running.digest(free(result)) == running.digest(free(every))
         self.carried = result.carried

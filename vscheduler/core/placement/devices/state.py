@@ -7,13 +7,13 @@ a job commits to its choice.
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vscheduler.core.api import contracts
 from vscheduler.core.model import (
+    computed,
     device_decisions,
     devices,
     jobs,
@@ -62,31 +62,31 @@ class Devices:
         """Whether claims are allocated before pods are bound."""
         return self._allocates
 
-    @cached_property
+    @computed.once
     def table(self) -> tables.DeviceTable:
         """All devices that can be allocated."""
         return known_tables.of(self._known, self._layout)
 
-    @cached_property
+    @computed.once
     def _needs(self) -> needs.PodNeeds:
         return needs.PodNeeds(
             self._known, self.table, self._nodes, self._extended.provided, self._spend
         )
 
-    @cached_property
+    @computed.once
     def _assumed(self) -> assumed.AssumedClaims:
         allocated = known_tables.allocated(self._known, self.table)
         return assumed.AssumedClaims(self._known, self.table, allocated, self._jobs)
 
-    @cached_property
+    @computed.once
     def _capacity(self) -> capacity.DeviceCapacity:
         return capacity.DeviceCapacity(self.table, self._layout, self._spend)
 
-    @cached_property
+    @computed.once
     def _supply(self) -> supply.DeviceSupply:
         return supply.DeviceSupply(self._known, self.table, self._layout, self._spend)
 
-    @cached_property
+    @computed.once
     def demands(self) -> demands.DeviceDemands:
         """What a search for a whole gang asks."""
         return demands.DeviceDemands(

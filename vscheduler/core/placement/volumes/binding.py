@@ -6,13 +6,12 @@ given away for the rest of the cycle; so is a node chosen for a claim that sever
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from functools import cached_property
 from typing import TypeAlias
 
 import msgspec
 import numpy as np
 
-from vscheduler.core.model import claim_decisions, constraints, jobs, nodes, storage
+from vscheduler.core.model import claim_decisions, computed, constraints, jobs, nodes, storage
 from vscheduler.core.placement.volumes import claims, tables
 
 Choices: TypeAlias = Mapping[str, str | None]
@@ -191,7 +190,7 @@ class Binding:
         """
         return claim.key in self._shared
 
-    @cached_property
+    @computed.once
     def _shared(self) -> frozenset[str]:
         """The claims that several waiting pods of any one job use."""
         found: set[str] = set()

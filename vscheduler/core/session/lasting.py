@@ -1,0 +1,82 @@
+"""Lasting: what follows from nodes, queues and the configuration alone, from cycle to cycle.
+
+Most cycles run because of pods, and find the same nodes and queues as the last one. What they would
+derive from these anew is kept here. All that it depends on is compared in `holds`.
+"""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+import msgspec
+
+from vscheduler.core.config import policy as policies
+from vscheduler.core.fair_share import fair_shares, node_domains, node_pools
+from vscheduler.core.model import queues, resources, snapshot
+
+
+class Lasting(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """What a cycle derived; without influence on decisions."""
+
+    policy: policies.Policy
+    space: resources.ResourceSpace
+    allocatable: resources.Vector
+    """The array of the snapshot; replaced whenever a node changes in anything except its pods."""
+    queues: Mapping[str, queues.Queue]
+    used_by_other_schedulers: Mapping[str, resources.ResourceMap]
+    domains: node_domains.KnownDomains
+    """The nodes that pods could use if these were empty."""
+    limits: fair_shares.QueueLimits
+    """The limits of queues; they depend on `used_by_other_schedulers`, too."""
+
+    def holds(self, taken: snapshot.Snapshot, policy: policies.Policy) -> bool:
+        """Whether nodes, queues and the configuration are the same as then."""
+        return (
+            self.policy is policy
+            and self.space is taken.space
+            and self.allocatable is taken.nodes.allocatable
+            and self.queues == taken.queues
+        )
+
+
+def may_last(policy: policies.Policy) -> bool:
+    """Whether plugins give equal answers about nodes in every cycle."""
+    return policy.nodes_last and policy.rules.leaves_jobs_out
+
+
+def known(taken: snapshot.Snapshot, policy: policies.Policy) -> Lasting | None:
+    """Return what the last cycle derived, if that is still right."""
+    carried = taken.carried.lasting
+    if isinstance(carried, Lasting) and carried.holds(taken, policy):
+        return carried
+    return None
+
+
+class Concluded(Protocol):
+    """The running cycle at its end."""
+
+    snapshot: snapshot.Snapshot
+    policy: policies.Policy
+
+    @property
+    def pools(self) -> node_pools.NodePools:
+        """The nodes, by the queues and pods that could use them."""
+
+    @property
+    def queue_limits(self) -> fair_shares.QueueLimits:
+        """The limits of queues."""
+
+
+def kept(session: Concluded) -> Lasting | None:
+    """Return what the next cycle may know."""
+    taken = session.snapshot
+    if not may_last(session.policy):
+        return None
+    return Lasting(
+        policy=session.policy,
+        space=taken.space,
+        allocatable=taken.nodes.allocatable,
+        queues=taken.queues,
+        used_by_other_schedulers=taken.used_by_other_schedulers,
+        domains=session.pools.known,
+        limits=session.queue_limits,
+    )
