@@ -73,7 +73,7 @@ class Allocate(contracts.Action[working.Session]):
         lines, unschedulable = _line_up(session, classes)
         later: Lines = {}
         spent = _take_turns(session, (lines, later), classes, unschedulable)
-        if not spent:
+        if later and not spent:
             _take_turns(session, (later, None), classes, unschedulable)
         for line in (*lines.values(), *later.values()):
             session.reasons.skip(*(turn.state.job.id for turn in line.rest()))

@@ -250,10 +250,9 @@ class FairShares:
         place, figures = self.places[queue], self._figures
         weight, closed = int(self._weights[place]), bool(self._limits.closed[place])
         found = {}
-        rows = zip(
-            self.space.names, figures.near, *(each[place] for each in figures.rows), strict=True
-        )
-        for name, near, wanted, limit, *others in rows:
+        rows = [each[place] for each in figures.rows]
+        columns = zip(self.space.names, figures.near, *rows, strict=True)
+        for name, near, wanted, limit, *others in columns:
             if not wanted + limit:
                 continue
             deserved, capability, guarantee, kept, usable, pinned, by_root, weights = others
@@ -293,7 +292,7 @@ class FairShares:
         more = (self._kept, self.usable, self._pinned, shares.by_root, shares.weights)
         return Figures(
             near=[NEAR * each if each > 1.0 else NEAR for each in total],
-            rows=[each.tolist() for each in (*arrays, *more)],
+            rows=np.array((*arrays, *more)).tolist(),
         )
 
 

@@ -36,13 +36,13 @@ class Binpack(contracts.Plugin):
     def open(self, session: contracts.Session) -> None:
         """Read the weights. Resources without a column are left out, since no pod requests them."""
         self._session = session
-        self._weight = self.number("binpack.weight")
+        values = self.values
+        self._weight = float(values["binpack.weight"])
         weights = {
-            resources.CPU: self.number("binpack.cpu"),
-            resources.MEMORY: self.number("binpack.memory"),
+            resources.CPU: float(values["binpack.cpu"]),
+            resources.MEMORY: float(values["binpack.memory"]),
         }
-        listed = self.argument(PREFIX)
-        assert isinstance(listed, str)
+        listed: str = values[PREFIX]
         for name in filter(None, map(str.strip, listed.split(","))):
             weights[name] = self._listed_weight(name)
         columns = session.space.columns

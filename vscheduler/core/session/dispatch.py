@@ -4,8 +4,7 @@ A Dispatch is made once per session. For each hook and tier, the list of the plu
 hook is prepared once per policy, so that a call costs no more than the plugins' own methods.
 """
 
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
@@ -42,14 +41,17 @@ class Dispatch:
         policy: policies.Policy,
         plugins: Sequence[hook_calls.Opened],
         guarded: frozenset[str],
+        unopened: Collection[int] = (),
     ) -> None:
-        """`plugins` are those of all tiers of the policy."""
+        """`plugins` are those of all tiers of the policy; `unopened` the places of the stand-ins
+        for plugins that failed to open.
+        """
         self._guarded = guarded
         self._plugins = plugins
         self.evictions_off = False
         """True after a plugin with a say in evictions failed: nothing is evicted in this cycle."""
         self._settings = policy.settings
-        self._tiers, self._calls = hook_calls.prepared(policy, plugins)
+        self._tiers, self._calls = hook_calls.prepared(policy, unopened)
         self._alike_by_hook: dict[str, Mapping[int, frozenset[str]]] = {}
 
     @computed.once
@@ -96,7 +98,10 @@ class Dispatch:
         A guarded plugin that fails says yes if the hook guards placement.
         """
         default = hooks.HOOKS[hook].closed
-        return any(self._ask(call, hook, subject, default) for call in self._calls[hook])
+        for call in self._calls[hook]:  # noqa: SIM110 - any() costs twice as much, at every turn
+            if self._ask(call, hook, subject, default):
+                return True
+        return False
 
     def vote(self, hook: str, *subject: object) -> bool:
         """Whether the vote passes: a reject loses at once, a tier with a permit decides, and
@@ -339,9 +344,10 @@ def _no_answer(answer: object) -> NoReturn:
 def _sortable(key: contracts.Key) -> tuple[float, ...]:
     """Return the key as a tuple, comparable with every other key of the same plugin."""
     parts = key if isinstance(key, tuple) else (key,)
-    if any(map(math.isnan, parts)):
-        msg = f"a sort key with NaN: {key!r}"
-        raise ValueError(msg)
+    for part in parts:
+        if part != part:  # noqa: PLR0124 - NaN; math.isnan would be a call for each part
+            msg = f"a sort key with NaN: {key!r}"
+            raise ValueError(msg)
     return parts
 
 
@@ -356,15 +362,14 @@ def mask_of(answer: object, layout: nodes.NodeLayout) -> nodes.Mask | None:
     return mask
 
 
-def stand_in(
+def check_guarded(
     setting: policies.PluginSetting, hook: str, guarded: frozenset[str], error: Exception
-) -> hook_calls.Unopened:
-    """Return what stands for a plugin that has failed before its first hook was called, if it is
-    guarded; otherwise raise PluginFailedError.
+) -> None:
+    """Raise PluginFailedError for a plugin that has failed before its first hook was called, unless
+    it is guarded: then a stand-in takes its place.
     """
     if isinstance(error, PluginFailedError):
         raise error  # another plugin failed, which this plugin called
     name = setting.plugin.name
     if name not in guarded:
         raise PluginFailedError(name, hook, error) from error
-    return hook_calls.Unopened()

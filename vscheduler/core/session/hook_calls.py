@@ -4,7 +4,7 @@ A method is kept as a function whose first argument is the plugin, so that every
 with plugins of its own.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from itertools import chain
 from typing import Any, NamedTuple, NoReturn
 
@@ -24,6 +24,8 @@ class Unopened:
 
     alike_victims = alike_claimants = alike_resources = ()
 
+
+UNOPENED = Unopened()
 
 Opened = contracts.Plugin | Unopened
 
@@ -84,18 +86,16 @@ class Calls(dict[str, list[Call]]):
         return found
 
 
-def prepared(policy: policies.Policy, plugins: Sequence[Opened]) -> tuple[CallsByTier, Calls]:
-    """Return the calls for these plugins; if all are open, they are the same for all sessions."""
-    failed = [place for place, plugin in enumerate(plugins) if isinstance(plugin, Unopened)]
-    if failed:
-        by_tier = CallsByTier(policy, failed)
+def prepared(policy: policies.Policy, unopened: Collection[int]) -> tuple[CallsByTier, Calls]:
+    """Return the calls for the plugins of the policy; if all are open, they are the same for all
+    sessions.
+    """
+
+    def compute() -> tuple[CallsByTier, Calls]:
+        by_tier = CallsByTier(policy, unopened)
         return by_tier, Calls(by_tier)
-    return policy.memo("calls of hooks", lambda: _all_open(policy))
 
-
-def _all_open(policy: policies.Policy) -> tuple[CallsByTier, Calls]:
-    by_tier = CallsByTier(policy, ())
-    return by_tier, Calls(by_tier)
+    return compute() if unopened else policy.memo("calls of hooks", compute)
 
 
 def _failing(hook: str) -> Callable[..., NoReturn]:

@@ -31,6 +31,10 @@ class Line(Generic[Item]):
     def __len__(self) -> int:
         return len(self._heap)
 
+    def __bool__(self) -> bool:
+        """Whether any item is left; asked in every turn."""
+        return bool(self._heap)
+
     def join(self, key: SortKey, item: Item) -> None:
         """Add an item. The last part of the key must be unique."""
         heapq.heappush(self._heap, (key, item))
@@ -46,8 +50,10 @@ class Line(Generic[Item]):
         """
         while True:
             known, item = heapq.heappop(self._heap)
+            if not self._heap:
+                return item
             current = key(item)
-            if current <= known or not self._heap or current <= self._heap[0][0]:
+            if current <= known or current <= self._heap[0][0]:
                 return item
             self.join(current, item)
 

@@ -128,27 +128,30 @@ class Session:
         self._awaited = awaited
         for action in self.policy.actions:
             action.action(action.arguments).prepare(self)
-        opened: list[hook_calls.Opened] = []
-        for setting in self.policy.settings:
+        settings = self.policy.settings
+        plugins: list[hook_calls.Opened] = [hook_calls.UNOPENED] * len(settings)
+        unopened: set[int] = set()
+        for place, setting in enumerate(settings):
             try:
                 plugin = setting.plugin(setting.arguments, setting.flags)
                 plugin.open(self)
-                opened.append(plugin)
+                plugins[place] = plugin
             except Exception as error:  # noqa: BLE001 - a plugin may raise anything
-                opened.append(dispatch.stand_in(setting, "open", guarded, error))
-        self._attach(dispatch.Dispatch(self.policy, opened, guarded))
-        started = list(opened)
+                dispatch.check_guarded(setting, "open", guarded, error)
+                unopened.add(place)
+        self._attach(dispatch.Dispatch(self.policy, plugins, guarded, unopened))
+        started, failed = list(plugins), set(unopened)
         for place in self.policy.starting:
-            each = opened[place]
-            if each.__class__ is hook_calls.Unopened:
+            if place in unopened:
                 continue
             try:
-                each.start()  # type: ignore[union-attr]  # `starting` says that it is there
+                plugins[place].start()  # type: ignore[union-attr]  # `starting` says: it is there
             except Exception as error:  # noqa: BLE001 - a plugin may raise anything
-                setting = self.policy.settings[place]
-                started[place] = dispatch.stand_in(setting, "start", guarded, error)
-        if started != opened:
-            self._attach(dispatch.Dispatch(self.policy, started, guarded))
+                dispatch.check_guarded(settings[place], "start", guarded, error)
+                started[place] = hook_calls.UNOPENED
+                failed.add(place)
+        if failed != unopened:
+            self._attach(dispatch.Dispatch(self.policy, started, guarded, failed))
 
     def _attach(self, to: dispatch.Dispatch) -> None:
         self.dispatch = to
