@@ -155,8 +155,8 @@ def test_nodes_are_not_looked_for_again(monkeypatch: pytest.MonkeyPatch) -> None
         taken = cluster.mirror.snapshot(tenants.NOW, carried)
         carried = cycle.run_cycle(taken, settings).carried
         counts.append(len(asked))
-    assert counts[0] == counts[1] + GROUPS
-    assert counts[1] == counts[2]
+    assert counts[0] >= GROUPS
+    assert counts[1:] == [0, 0]
 
 
 def test_nothing_is_kept_where_a_plugin_may_answer_otherwise(
@@ -170,14 +170,17 @@ def test_nothing_is_kept_where_a_plugin_may_answer_otherwise(
 
 def test_after_a_plugin_failed_nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was said while a filter couldn't answer isn't said again when it can."""
+    answer, moody = predicates.Predicates.filter_nodes, True
 
-    def fails(*_: object) -> None:
-        raise RuntimeError("moody")
+    def answers(self: predicates.Predicates, *about: Any) -> Any:
+        if moody:
+            raise RuntimeError("moody")
+        return answer(self, *about)
 
+    monkeypatch.setattr(predicates.Predicates, "filter_nodes", answers)
     scheduler = Teller()
-    with monkeypatch.context() as broken:
-        broken.setattr(predicates.Predicates, "filter_nodes", fails)
-        assert scheduler.decide().faults
+    assert scheduler.decide().faults
+    moody = False
     assert scheduler.found() == 2 * GROUPS
     assert scheduler.found() == 0
 

@@ -5,7 +5,7 @@ Names known to Volcano but not implemented here cause a warning and are left out
 """
 
 import dataclasses
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -42,14 +42,12 @@ ABOUT_WAITING = frozenset(
 ) | {"filter_nodes"}
 """Hooks that are asked about jobs without room."""
 
-TOPOLOGY = "hardNetworkTopology"
-SECTIONS = ("actions", "tiers", "configurations", "metrics", "compatibility", TOPOLOGY)
+SECTIONS = (
+    *("actions", "tiers", "configurations", "metrics", "compatibility"),
+    validation.TOPOLOGY,
+)
 PLUGIN_KEYS = ("name", "arguments", *validation.FLAGS)
 VOLCANO = "volcano"
-WAIT, ANYWHERE = "wait", "anywhere"
-TOPOLOGY_PLUGIN = "network-topology-aware"
-"""A plugin of Volcano, not implemented here. A configuration with this plugin wants gangs close
-together in the network."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,30 +217,13 @@ def parse(tree: object, plugins: Plugins, actions: Actions, volcano: Compatibili
         tiers=tiers,
         rules=mode.rules,
         reads=pod_texts.union(map(pod_texts.reads, plugins)),
-        hard_topology_waits=_hard_topology_waits(found, sections, seen),
+        hard_topology_waits=found.hard_topology_waits(sections, seen),
     )
     return Parsed(
         policy=None if found.problems else policy,
         problems=tuple(found.problems),
         warnings=tuple(found.warnings),
     )
-
-
-def _hard_topology_waits(
-    found: validation.Findings, sections: Mapping[str, object], named: Container[str]
-) -> bool:
-    """Whether gangs with a hard network topology wait; `named` are the plugins in the file.
-
-    Volcano keeps gangs close together only with the plugin for network topology
-    (HyperNodeGradientForJobFn).
-    """
-    starts_anywhere = "compatibility" in sections and TOPOLOGY_PLUGIN not in named
-    given = sections.get(TOPOLOGY, ANYWHERE if starts_anywhere else WAIT)
-    if given not in (WAIT, ANYWHERE):
-        found.problem(
-            (TOPOLOGY,), f"must be {WAIT} or {ANYWHERE}, not {validation.described(given)}"
-        )
-    return given != ANYWHERE
 
 
 def built_in(plugins: Plugins, actions: Actions) -> Policy:
@@ -362,7 +343,7 @@ def _tiers(
             (place, found.mapping(place, entry, PLUGIN_KEYS, needed=("name",)))
             for place, entry in found.items((*path, "plugins"), tier.get("plugins", []))
         ]
-        _refuse_hierarchy_beside_proportion(found, entries)
+        found.refuse_hierarchy_beside_proportion(entries)
         settings = [_plugin(found, place, entry, existing, seen) for place, entry in entries]
         tiers.append(tuple(setting for setting in settings if setting is not None))
     return tuple(tiers)
@@ -404,18 +385,3 @@ def _plugin(
     )
     off = frozenset(flag for flag, on in flags.items() if not on)
     return PluginSetting(plugin=plugin, arguments=arguments, off=off)
-
-
-def _refuse_hierarchy_beside_proportion(
-    found: validation.Findings, entries: Sequence[tuple[validation.Path, Mapping[str, object]]]
-) -> None:
-    """Report hierarchical drf and proportion in the same tier: both would order queues.
-
-    Volcano refuses the combination, too.
-    """
-    if not any(entry.get("name") == "proportion" for _, entry in entries):
-        return
-    for path, entry in entries:
-        if entry.get("name") == "drf" and entry.get("enableHierarchy") is True:
-            message = "hierarchical drf can't stand in one tier with proportion"
-            found.problem((*path, "enableHierarchy"), message)

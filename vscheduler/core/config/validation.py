@@ -6,7 +6,7 @@ pkg/scheduler/conf, plugins/factory.go, actions/factory.go.
 
 import difflib
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TypeAlias
 
@@ -90,6 +90,13 @@ TRUTHS = {"true": True, "false": False}
 """Text that Volcano accepts for a bool argument (Arguments.GetBool)."""
 
 
+TOPOLOGY = "hardNetworkTopology"
+WAIT, ANYWHERE = "wait", "anywhere"
+TOPOLOGY_PLUGIN = "network-topology-aware"
+"""A plugin of Volcano, not implemented here. A configuration with this plugin wants gangs close
+together in the network."""
+
+
 class Problem(msgspec.Struct, frozen=True):
     """An error, or a warning, at one place of the configuration."""
 
@@ -136,6 +143,33 @@ class Findings:
             if key not in value:
                 self.problem((*path, key), "is missing")
         return {key: each for key, each in value.items() if key in known}
+
+    def refuse_hierarchy_beside_proportion(
+        self, entries: Sequence[tuple[Path, Mapping[str, object]]]
+    ) -> None:
+        """Report hierarchical drf and proportion in the same tier: both would order queues.
+
+        Volcano refuses the combination, too.
+        """
+        if not any(entry.get("name") == "proportion" for _, entry in entries):
+            return
+        for path, entry in entries:
+            if entry.get("name") == "drf" and entry.get("enableHierarchy") is True:
+                message = "hierarchical drf can't stand in one tier with proportion"
+                self.problem((*path, "enableHierarchy"), message)
+
+    def hard_topology_waits(self, sections: Mapping[str, object], named: Container[str]) -> bool:
+        """Whether gangs with a hard network topology wait; `named` are the plugins in the file.
+
+        Volcano keeps gangs close together only with the plugin for network topology
+        (HyperNodeGradientForJobFn).
+        """
+        starts_anywhere = "compatibility" in sections and TOPOLOGY_PLUGIN not in named
+        given = sections.get(TOPOLOGY, ANYWHERE if starts_anywhere else WAIT)
+        if given not in (WAIT, ANYWHERE):
+            message = f"must be {WAIT} or {ANYWHERE}, not {described(given)}"
+            self.problem((TOPOLOGY,), message)
+        return given != ANYWHERE
 
     def items(self, path: Path, value: object) -> list[tuple[Path, object]]:
         """Return the items of a list with their paths. A value of another type is a problem."""

@@ -51,8 +51,7 @@ class NodeLayout:
         self.names = tuple(spec.name for spec in self.specs)
         self.rows = {name: row for row, name in enumerate(self.names)}
         assert list(self.names) == sorted(self.rows), "nodes are sorted and named once"
-        self._memo: dict[object, Mask] = {}
-        self._answers: dict[Hashable, Any] = {}
+        self._memo: dict[Hashable, Any] = {}
         self._labels: dict[str, tuple[NDArray[np.int64], Mapping[str, int]]] = {}
         self._variant: NodeLayout | None = None
 
@@ -61,30 +60,18 @@ class NodeLayout:
         """N, the number of nodes."""
         return len(self.names)
 
-    def memo(self, key: object, compute: Callable[[], Mask]) -> Mask:
-        """Return the read-only mask under this key, computed on first use.
+    def memo(self, key: Hashable, compute: Callable[[], Answer]) -> Answer:
+        """Return the read-only mask, or what has that size, under this key, computed on first use.
 
-        When the cache is full, the oldest mask is dropped. Pods with ever new selectors therefore
-        cannot fill the memory.
+        When the cache is full, the oldest is dropped, lest pods with ever new selectors fill it.
         """
-        mask = self._memo.get(key)
-        if mask is None:
+        if key not in self._memo:
             if len(self._memo) >= max(64, MEMO_CELLS_MAX // (self.size + 1)):
                 del self._memo[next(iter(self._memo))]
-            mask = compute()
-            mask.setflags(write=False)
-            self._memo[key] = mask
-        return mask
-
-    def recall(self, key: Hashable, compute: Callable[[], Answer]) -> Answer:
-        """Return what follows from the specs and some constraints of pods, computed on first use;
-        as `memo` for anything but a mask.
-        """
-        if key not in self._answers:
-            if len(self._answers) >= max(64, MEMO_CELLS_MAX // (self.size + 1)):
-                del self._answers[next(iter(self._answers))]
-            self._answers[key] = compute()
-        found: Answer = self._answers[key]
+            computed = self._memo[key] = compute()
+            if isinstance(computed, np.ndarray):
+                computed.setflags(write=False)
+        found: Answer = self._memo[key]
         return found
 
     def label(self, key: str) -> tuple[NDArray[np.int64], Mapping[str, int]]:

@@ -120,7 +120,7 @@ class NodeOrder(contracts.Plugin):
             counts = self._soft_taints[bears] = None
             if self._taints:
                 key = ("soft taints", bears)
-                counts = nodes.layout.recall(key, lambda: _soft_taints(nodes.layout, bears))
+                counts = nodes.layout.memo(key, lambda: _soft_taints(nodes.layout, bears))
                 self._soft_taints[bears] = counts
         if counts is None:
             return None

@@ -132,7 +132,7 @@ class Predicates(contracts.Plugin):
         fixed = self._fixed.get(place)
         if fixed is None:
             key = ("filters", self._taints, self._affinity, *place)
-            fixed = self._fixed[place] = nodes.layout.recall(
+            fixed = self._fixed[place] = nodes.layout.memo(
                 key, lambda: self._work_out(task.pod_class, nodes.layout)
             )
         if nodes.rows is None:

@@ -6,7 +6,7 @@ Each part starts from `snapshot.Carried`; `job_status.close` makes the next Carr
 
 import itertools
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 import msgspec
@@ -41,6 +41,27 @@ class Admissions:
     def expire(self, uid: str, now: float) -> None:
         """Record that the admission of the PodGroup expires now."""
         self._expired[uid] = now
+
+    def still_admitted(
+        self, waiting: Iterable[job_state.JobState], *others: Collection[str]
+    ) -> Mapping[str, float]:
+        """Return since when groups have been Inqueue: of waiting jobs, and of `others`, by UID."""
+        if not self._admitted:
+            return {}
+        left = set(self._admitted).difference(*others, _uids(waiting, jobs.Phase.INQUEUE))
+        return {uid: since for uid, since in self._admitted.items() if uid not in left}
+
+    def still_expired(self, waiting: Iterable[job_state.JobState]) -> Mapping[str, float]:
+        """Return when the admissions of waiting jobs expired that are Pending."""
+        if not self._expired:
+            return {}
+        uids = _uids(waiting, jobs.Phase.PENDING)
+        return {uid: self._expired[uid] for uid in uids if uid in self._expired}
+
+
+def _uids(waiting: Iterable[job_state.JobState], phase: jobs.Phase) -> Sequence[str]:
+    """Return the UIDs of the waiting jobs in this phase, in order."""
+    return [state.job.uid for state in waiting if state.phase is phase]
 
 
 class EvictionHistory:

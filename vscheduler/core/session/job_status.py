@@ -46,18 +46,19 @@ def close(session: working.Session, faults: tuple[decisions.Fault, ...]) -> deci
         # A job that waits for resources being released has had its turn, too: the job would wait
         # again in the next cycle, and could use up the next budget as well.
         # A job with too few pods has had no turn: the job may be complete by the next cycle.
-        waiting = {pipeline.task.job for pipeline in decided.pipelined.values()}
-        waiting |= {
+        had_turns = {pipeline.task.job for pipeline in decided.pipelined.values()}
+        had_turns |= {
             job
             for job, each in session.reasons.by_job.items()
             if each.code not in reasons.LACKS_PODS
         }
         started = {bind.task.job for bind in decided.binds}
-        tried = session.snapshot.carried.attempted | (waiting - started)
+        tried = session.snapshot.carried.attempted | (had_turns - started)
     used, known = session.dispatch.last("usages"), session.known_unschedulable
     held = session.still_held()
     volumes, devices = _conclude_volumes(session, held), _conclude_devices(session, held)
     groups, settled = _groups(session, volumes, devices)
+    waiting, parked = session.waiting_jobs(), session.parking.uids()
     return decisions.CycleResult(
         binds=tuple(sorted(decided.binds, key=lambda bind: bind.task.key)),
         pipelined=tuple(sorted(decided.pipelined.values(), key=lambda pipeline: pipeline.task.key)),
@@ -76,8 +77,8 @@ def close(session: working.Session, faults: tuple[decisions.Fault, ...]) -> deci
             reclaim_failed=frozenset(history.failed if session.work_budget.exhausted else ()),
             nominations=_nominations(session),
             replacement_reservations=tuple(decided.replacement_reservations),
-            admitted=_admitted(session),
-            admission_expired=_still(session, session.admissions.expired, jobs.Phase.PENDING),
+            admitted=session.admissions.still_admitted(waiting, parked, session.settled.inqueue),
+            admission_expired=session.admissions.still_expired(waiting),
             shuffled_at=history.shuffled_at,
             partial_since=history.partial_since,
             unschedulable=None if faults or not known.entries else known,
@@ -146,31 +147,6 @@ def _nominations(session: working.Session) -> Mapping[jobs.TaskId, str]:
         for task, node in session.decided.nominations.items()
         if task in pipelined and pipelined[task].node == node
     }
-
-
-def _still(
-    session: working.Session, since: Mapping[str, float], expected: jobs.Phase
-) -> Mapping[str, float]:
-    """Return the entries of `since` for groups that have this phase at the end of the cycle."""
-    if not since:
-        return {}
-    return {
-        state.job.uid: since[state.job.uid]
-        for state in session.waiting_jobs()
-        if state.job.uid in since and state.phase is expected
-    }
-
-
-def _admitted(session: working.Session) -> Mapping[str, float]:
-    """Return since when groups have been Inqueue, by UID. Parked and some settled ones are."""
-    since = session.admissions.admitted
-    if not since:
-        return {}
-    found = dict(since)
-    still = _still(session, since, jobs.Phase.INQUEUE)
-    for uid in since.keys() - session.parking.uids() - session.settled.inqueue - still.keys():
-        del found[uid]
-    return found
 
 
 def phase(
