@@ -1,19 +1,22 @@
 """Placement: filter and score all nodes for a pod class once, then only nodes that changed."""
 
-from collections import OrderedDict
-from collections.abc import Hashable, Iterator, Sequence
+from collections import OrderedDict, deque
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vscheduler.core.api import contracts, hooks
-from vscheduler.core.model import decisions, jobs, refusals, resources
-from vscheduler.core.placement import explanations, lookahead, nominated_pods, plans
+from vscheduler.core.model import decisions, jobs
+from vscheduler.core.placement import (
+    explanations,
+    lookahead,
+    node_answers,
+    nominated_pods,
+    plans,
+)
 from vscheduler.core.session import interfaces
 from vscheduler.core.session import session as working
-
-NOT_READY = refusals.Refusal(refusals.RefusalCode.NOT_READY)
-"""Such a node takes no pods in any configuration (Volcano: the node isn't in the snapshot)."""
 
 EXPLANATION_COST, EMPTY_NODE_COST = 30, 60
 """About how many microseconds an explanation for one pod class takes, beside what it shares, and
@@ -24,6 +27,9 @@ OUTLOOK_COST = 200
 
 ANYWHERE_COST = 100
 """How much longer a task takes if pods on other nodes matter, as for topology spread."""
+
+UNFILTERED_MAX = 8
+"""Of so many plans more than the scores is kept: of the kinds of pods in one gang."""
 
 LOOKED_UP_MAX = 8
 """Of more changed rows, each is evaluated, whether or not its state is known."""
@@ -45,9 +51,11 @@ class Placement:
         self._single_pod_plan: plans.PlanKey | None = None
         """The plan of a class with a single pending pod. No other pod will ask for the plan, so the
         next such plan replaces it: fresh memory costs more than the evaluation."""
+        self._unfiltered: deque[plans.Plan] = deque()
+        """The plans of which more than the scores is kept."""
         self._numbers = 0
         self._ahead = lookahead.Lookahead()
-        self._paused = explanations.paused(session.snapshot.refused, session.layout)
+        self._answers = node_answers.NodeAnswers(session)
         self._explanations = explanations.Explanations(session)
         self._explained: dict[Hashable, tuple[int, interfaces.Explanation]] = {}
         """Why nodes refuse tasks, by plan, with the number of changes of nodes so far."""
@@ -89,7 +97,7 @@ class Placement:
     def ranked(self, task: jobs.Task, mask: NDArray[np.bool_]) -> list[int]:
         """Return the rows of these nodes (N,), best score first, whether or not the task fits."""
         plan = plans.Plan(task, self._session.request(task))
-        scores = np.where(mask, self._scores(task, self._session.cluster.view()), -np.inf)
+        scores = np.where(mask, self._answers.scores(task, self._session.cluster.view()), -np.inf)
         scores = self._with_set_scores(plan, scores)
         order = np.argsort(-scores, kind="stable")
         rows: list[int] = order[: int(mask.sum())].tolist()
@@ -108,8 +116,8 @@ class Placement:
             return known[1]
         self._session.spend("explanations", EXPLANATION_COST)
         view = self._session.cluster.view()
-        lasting = self._lasting(task, view)
-        found = self._explanations.now(task, [*lasting, *self._pauses(task, view)])
+        lasting = self._answers.lasting(task, view)
+        found = self._explanations.now(task, [*lasting, *self._answers.pauses(task, view)])
         outsized = self._explanations.outsized(
             task, [each for each in lasting if not each.temporary]
         )
@@ -124,7 +132,7 @@ class Placement:
         """
         session = self._session
         session.spend("explanations", EMPTY_NODE_COST)
-        lasting = self._lasting(task, session.cluster.view())
+        lasting = self._answers.lasting(task, session.cluster.view())
         results = [each for each in lasting if not (each.temporary or each.curable)]
         found = self._explanations.empty(task, results)
         return interfaces.Explanation(*found, self._explanations.outsized(task, results))
@@ -132,6 +140,12 @@ class Placement:
     def explain(self, task: jobs.Task) -> tuple[decisions.RefusalCounts, interfaces.Holes]:
         """Return refusals with node counts, and the largest free amounts."""
         return self._explanations.now(task, self.verdicts(task, self._session.cluster.view()))
+
+    def verdicts(
+        self, task: jobs.Task, view: contracts.NodeView
+    ) -> Sequence[contracts.FilterResult]:
+        """Return the results of all filters for these nodes, pauses after refusals included."""
+        return self._answers.verdicts(task, view)
 
     def _key(self, task: jobs.Task) -> plans.PlanKey:
         """Return what tasks with equal plans have in common.
@@ -168,7 +182,7 @@ class Placement:
             outlook = self._outlook(task)
             if outlook != plan.outlook:
                 self._set_outlook(plan, outlook)
-                self._refresh(plan, None)
+                self._follow_outlook(plan)
             else:
                 self._update(plan, rows)
             plan.seen = len(touched)
@@ -294,6 +308,39 @@ class Placement:
         else:
             plan.idle[rows], plan.future[rows] = idle, future
 
+    def _follow_outlook(self, plan: plans.Plan) -> None:
+        """Evaluate all rows of a plan with another outlook.
+
+        If scores of nodes don't depend on it, these and what nodes have free are found out for
+        changed nodes only; filters answer about all nodes.
+        """
+        session = self._session
+        known, touched = plan.unfiltered, session.cluster.touched
+        rows = [] if known is None else sorted(set(touched[known.seen :]))
+        if known is None or len(rows) * 4 > session.layout.size:
+            self._refresh(plan, None)
+            return
+        view = session.cluster.view()
+        session.spend("plans", 170 + view.size // 30)
+        if rows:
+            at = np.array(rows, dtype=np.int64)
+            some = session.cluster.view(at)
+            known.fits_now[at], known.fits_later[at] = self._answers.fitting(plan, some)
+            known.scores[at] = self._answers.scores(plan.task, some)
+        known.seen = len(touched)
+        fitting = known.fits_now.copy(), known.fits_later.copy()
+        now, later = self._answers.filtered(plan, view, *fitting)
+        plan.idle = np.where(now, known.scores, -np.inf)
+        plan.future = np.where(later, known.scores, -np.inf)
+
+    def _keep_unfiltered(self, plan: plans.Plan, found: plans.Unfiltered) -> None:
+        """Keep what `_follow_outlook` goes on with, for the last few plans."""
+        plan.unfiltered = found
+        if plan not in self._unfiltered:
+            self._unfiltered.append(plan)
+            if len(self._unfiltered) > UNFILTERED_MAX:
+                self._unfiltered.popleft().unfiltered = None
+
     def _evaluate(
         self, plan: plans.Plan, view: contracts.NodeView
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -301,71 +348,23 @@ class Placement:
 
         Where a task doesn't fit, the score is -inf.
         """
-        session = self._session
-        if self._paused:
-            # The pause after a refusal ends by itself, without any event: a cycle must be due then.
-            session.wake(min(each.until for each in session.snapshot.refused.values()))
-        rest = nominated_pods.rest(session, plan.task, view)
-        future = resources.fits(plan.request, rest, view.future_used)
-        idle = resources.fits(plan.request, view.allocatable, view.used)
-        for result in self.verdicts(plan.task, view):
-            idle &= result.passes
-            future &= result.passes if result.later is None else result.later
-        # What is free now may be reserved for pods that wait for other releases on the node.
-        idle &= future
-        later = self._scores(plan.task, view)
-        now = later.copy()
-        now[~idle] = later[~future] = -np.inf
-        return now, later
+        fitting = self._answers.fitting(plan, view)
+        goes_on = view.rows is None and self._goes_on(plan)
+        every = [each.copy() for each in fitting] if goes_on else fitting
+        idle, future = self._answers.filtered(plan, view, *every)
+        if view.rows is not None and not np.logical_or.reduce(future):
+            nowhere = np.full(view.size, -np.inf)  # scores of so few nodes cost as much as of one
+            return nowhere, nowhere
+        scores = self._answers.scores(plan.task, view)
+        if goes_on:
+            seen = len(self._session.cluster.touched)
+            self._keep_unfiltered(plan, plans.Unfiltered(scores, *fitting, seen))
+        return np.where(idle, scores, -np.inf), np.where(future, scores, -np.inf)
 
-    def verdicts(
-        self, task: jobs.Task, view: contracts.NodeView
-    ) -> Sequence[contracts.FilterResult]:
-        """Return the results of all filters for these nodes, pauses after refusals included."""
-        return [*self._lasting(task, view), *self._pauses(task, view)]
-
-    def _pauses(self, task: jobs.Task, view: contracts.NodeView) -> list[contracts.FilterResult]:
-        """Return the pauses after refusals as filter results for these nodes."""
-        found = [
-            contracts.FilterResult(refusal, view.of(passes), temporary=True)
-            for refusal, passes in self._paused.items()
-        ]
-        if task.volumes:
-            found += self._claim_pauses(task, view)
-        return found
-
-    def _claim_pauses(
-        self, task: jobs.Task, view: contracts.NodeView
-    ) -> Iterator[contracts.FilterResult]:
-        """Iterate over the pauses after attempts to have the task's claims bound."""
-        for claim, pause in self._session.volume_binding.attempts.pauses(task):
-            code = refusals.RefusalCode.VOLUME_REFUSED
-            passes = np.ones(view.layout.size, dtype=np.bool_)
-            if not pause.node:
-                code, passes[:] = refusals.RefusalCode.VOLUME_LATE, False
-            elif pause.node in view.layout.rows:
-                passes[view.layout.rows[pause.node]] = False
-            refusal = refusals.Refusal(code, claim, str(pause.seconds))
-            yield contracts.FilterResult(refusal, view.of(passes), temporary=True)
-
-    def _lasting(self, task: jobs.Task, view: contracts.NodeView) -> list[contracts.FilterResult]:
-        """Return the filter results that don't expire by themselves."""
-        dispatch, failed = self._session.dispatch, list[contracts.FilterResult]()
-        found = dispatch.each("filter_nodes", hooks.verdicts, failed, task, view)
-        for place in (place for place, answer in enumerate(found) if answer is failed):
-            found[place] = explanations.nobody(dispatch.plugins("filter_nodes")[place], view)
-        ready = contracts.FilterResult(NOT_READY, view.of(view.layout.ready))
-        results = [ready, *(result for answer in found for result in answer)]
-        asks = task.pod_class.constraints.resource_claims
-        return [*results, *self._session.devices.ignored(task.pod_class, view)] if asks else results
-
-    def _scores(self, task: jobs.Task, view: contracts.NodeView) -> NDArray[np.float64]:
-        """Return the sum of all plugins' scores for these nodes."""
-        total = np.zeros(view.size)
-        for answer in self._session.dispatch.each("score_nodes", hooks.scores, None, task, view):
-            if answer is not None:
-                total += answer
-        return total
+    def _goes_on(self, plan: plans.Plan) -> bool:
+        """Whether answers change with pods elsewhere, and only those of filters do."""
+        elsewhere = plan.only is None and any(each is not None for each in plan.outlook)
+        return elsewhere and self._session.dispatch.outlooks_are_for_filters
 
     def _best(self, plan: plans.Plan, scores: NDArray[np.float64]) -> int | None:
         """Return the row with the best score, or None if no node is feasible."""

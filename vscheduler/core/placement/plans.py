@@ -17,6 +17,26 @@ NOTHING_YET = np.empty(0)
 """The arrays of a plan before the first evaluation."""
 
 
+class Unfiltered:
+    """What is known of all nodes for a plan, filters aside, after so many changes of nodes."""
+
+    __slots__ = ("fits_later", "fits_now", "scores", "seen")
+
+    def __init__(
+        self,
+        scores: NDArray[np.float64],
+        fits_now: NDArray[np.bool_],
+        fits_later: NDArray[np.bool_],
+        seen: int,
+    ) -> None:
+        self.scores = scores
+        """The score of each node (N,), whether or not the task fits."""
+        self.fits_now, self.fits_later = fits_now, fits_later
+        """Where the task fits, now and after pending releases, (N,)."""
+        self.seen = seen
+        """How much of `session.cluster.touched` these arrays have followed."""
+
+
 class Plan:
     """The scores of all nodes for tasks of one queue and pod class, or with equal claims.
 
@@ -26,7 +46,7 @@ class Plan:
 
     __slots__ = (
         *("chosen", "future", "idle", "number", "only", "outlook", "request"),
-        *("has_row_outlook", "seen", "set_scored", "task"),
+        *("has_row_outlook", "seen", "set_scored", "task", "unfiltered"),
     )
 
     def __init__(self, task: jobs.Task, request: resources.Vector) -> None:
@@ -46,5 +66,7 @@ class Plan:
         """Whether score_node_set has answered for this plan so far."""
         self.number = 0
         """The key of the plan in the lookahead, renewed whenever the outlook changes."""
+        self.unfiltered: Unfiltered | None = None
+        """Kept for plans whose outlook changes, as long as few others have been made since."""
         self.chosen: int | None = None
         """The row chosen last, if the task can start there now."""

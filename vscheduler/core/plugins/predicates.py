@@ -44,12 +44,14 @@ class FilterRule(msgspec.Struct, frozen=True):
 
     def verdict(self, nodes: contracts.NodeView, *, foresees: bool) -> contracts.FilterResult:
         """Return the rows passing all filters, now and, if `foresees`, after pods are gone."""
-        now = np.ones(nodes.size, dtype=np.bool_)
-        later = now.copy()
-        for domain_filter in self.domain_filters:
+        first, *others = self.domain_filters
+        now, later = first.on(nodes.rows)
+        for domain_filter in others:
             on_now, on_later = domain_filter.on(nodes.rows)
-            now &= on_now
-            later &= on_later
+            # Never in place: both may be one array.
+            same = later is now and on_later is on_now
+            now = now & on_now
+            later = now if same else later & on_later
         return contracts.FilterResult(
             self.refusal, now, later if foresees else None, curable=self.curable
         )

@@ -61,6 +61,13 @@ class Dispatch:
         """
         return all(_declares_dependencies(each, self._guarded) for each in self._settings)
 
+    @computed.once
+    def outlooks_are_for_filters(self) -> bool:
+        """Whether no score of a node changes with `outlook`, and all dependencies are declared."""
+        return self.rows_tell_all and not any(
+            {"outlook", "score_nodes"} <= each.answers for each in self._settings
+        )
+
     def key(self, hook: str, *subject: object) -> tuple[tuple[float, ...], ...]:
         """Return the sort key of the subject: one part per plugin, in order of tiers."""
         parts: tuple[tuple[float, ...], ...] = ()

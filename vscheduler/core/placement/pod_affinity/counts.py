@@ -27,7 +27,13 @@ class TopologyDomains:
 
     __slots__ = ("_eligible", "_present", "apart", "codes", "counts")
 
-    def __init__(self, codes: NDArray[np.int64], eligible: nodes.Mask | None = None) -> None:
+    def __init__(
+        self,
+        codes: NDArray[np.int64],
+        eligible: nodes.Mask | None = None,
+        present: NDArray[np.int64] | None = None,
+    ) -> None:
+        """`present` are the codes of all values that eligible nodes have, if they are known."""
         values = int(codes.max(initial=-1)) + 1
         self.codes = codes
         """The code of each node's value, (N,). Nodes without the label have -1, the last element of
@@ -37,7 +43,7 @@ class TopologyDomains:
         self.apart = values == int((codes >= 0).sum())
         """Whether no two nodes have the same value."""
         self._eligible = eligible
-        self._present: NDArray[np.int64] | None = None
+        self._present = present
 
     def move(self, row: int, presence: PodPresence, step: int) -> None:
         """Add `step` pods in this state on the node, if the node is eligible."""
@@ -49,8 +55,7 @@ class TopologyDomains:
     def present(self) -> NDArray[np.int64]:
         """The codes of all values that eligible nodes have, sorted."""
         if self._present is None:
-            counted = self.codes if self._eligible is None else self.codes[self._eligible]
-            self._present = np.unique(counted[counted >= 0])
+            self._present = _present(self.codes, self._eligible)
         return self._present
 
     @property
@@ -62,6 +67,12 @@ class TopologyDomains:
     def expected_in(self, code: int) -> int:
         """Return the number of staying and coming pods, for one value."""
         return int(self.counts[PodPresence.STAYING, code] + self.counts[PodPresence.COMING, code])
+
+
+def _present(codes: NDArray[np.int64], eligible: nodes.Mask | None) -> NDArray[np.int64]:
+    """Return the codes of all values that eligible nodes have, sorted."""
+    counted = codes if eligible is None else codes[eligible]
+    return np.unique(counted[counted >= 0])
 
 
 class DomainCounts:
@@ -114,9 +125,12 @@ class DomainCounts:
         `scope` identifies these nodes.
         """
         found = self._domains.get((key, scope))
-        return found or self._keep(
-            (key, scope), TopologyDomains(self._layout.label(key)[0], eligible)
-        )
+        if found is None:
+            codes = self._layout.label(key)[0]
+            # Gangs whose pods spread alike each have counts of their own, on the same nodes.
+            present = self._layout.memo(("present", key, scope), lambda: _present(codes, eligible))
+            found = self._keep((key, scope), TopologyDomains(codes, eligible, present))
+        return found
 
     def _keep(self, place: Hashable, domains: TopologyDomains) -> TopologyDomains:
         """Fill new counts by label with all pods counted so far, and keep the counts."""

@@ -48,7 +48,8 @@ class DomainFilter(msgspec.Struct, frozen=True):
     def on(self, rows: NDArray[np.int64] | None) -> tuple[nodes.Mask, nodes.Mask]:
         """Return which of these rows pass, now and later."""
         codes = self.codes if rows is None else self.codes[rows]
-        return self.now[codes], self.later[codes]
+        now = self.now[codes]
+        return now, now if self.later is self.now else self.later[codes]
 
 
 def affinity_filters(affinity: views.PodAffinityState) -> list[DomainFilter]:

@@ -1,0 +1,98 @@
+"""NodeAnswers: what plugins, and pauses after refusals, say about nodes in one cycle."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vscheduler.core.api import contracts, hooks
+from vscheduler.core.model import jobs, refusals, resources
+from vscheduler.core.placement import explanations, nominated_pods, plans
+from vscheduler.core.session import session as working
+
+NOT_READY = refusals.Refusal(refusals.RefusalCode.NOT_READY)
+"""Such a node takes no pods in any configuration (Volcano: the node isn't in the snapshot)."""
+
+
+class NodeAnswers:
+    """Filters and scores, of all nodes or of some rows."""
+
+    def __init__(self, session: working.Session) -> None:
+        self._session = session
+        self._paused = explanations.paused(session.snapshot.refused, session.layout)
+
+    def fitting(
+        self, plan: plans.Plan, view: contracts.NodeView
+    ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Return on which of these nodes a task of the plan fits, now and after releases."""
+        rest = nominated_pods.rest(self._session, plan.task, view)
+        now = resources.fits(plan.request, view.allocatable, view.used)
+        return now, resources.fits(plan.request, rest, view.future_used)
+
+    def filtered(
+        self,
+        plan: plans.Plan,
+        view: contracts.NodeView,
+        idle: NDArray[np.bool_],
+        future: NDArray[np.bool_],
+    ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Return on which of the nodes where a task fits it may run; both arrays are changed."""
+        session = self._session
+        if self._paused:
+            # The pause after a refusal ends by itself, without any event: a cycle must be due then.
+            session.wake(min(each.until for each in session.snapshot.refused.values()))
+        for result in self.verdicts(plan.task, view):
+            idle &= result.passes
+            future &= result.passes if result.later is None else result.later
+        # What is free now may be reserved for pods that wait for other releases on the node.
+        idle &= future
+        return idle, future
+
+    def verdicts(
+        self, task: jobs.Task, view: contracts.NodeView
+    ) -> Sequence[contracts.FilterResult]:
+        """Return the results of all filters for these nodes, pauses after refusals included."""
+        return [*self.lasting(task, view), *self.pauses(task, view)]
+
+    def pauses(self, task: jobs.Task, view: contracts.NodeView) -> list[contracts.FilterResult]:
+        """Return the pauses after refusals as filter results for these nodes."""
+        found = [
+            contracts.FilterResult(refusal, view.of(passes), temporary=True)
+            for refusal, passes in self._paused.items()
+        ]
+        if task.volumes:
+            found += self._claim_pauses(task, view)
+        return found
+
+    def _claim_pauses(
+        self, task: jobs.Task, view: contracts.NodeView
+    ) -> Iterator[contracts.FilterResult]:
+        """Iterate over the pauses after attempts to have the task's claims bound."""
+        for claim, pause in self._session.volume_binding.attempts.pauses(task):
+            code = refusals.RefusalCode.VOLUME_REFUSED
+            passes = np.ones(view.layout.size, dtype=np.bool_)
+            if not pause.node:
+                code, passes[:] = refusals.RefusalCode.VOLUME_LATE, False
+            elif pause.node in view.layout.rows:
+                passes[view.layout.rows[pause.node]] = False
+            refusal = refusals.Refusal(code, claim, str(pause.seconds))
+            yield contracts.FilterResult(refusal, view.of(passes), temporary=True)
+
+    def lasting(self, task: jobs.Task, view: contracts.NodeView) -> list[contracts.FilterResult]:
+        """Return the filter results that don't expire by themselves."""
+        dispatch, failed = self._session.dispatch, list[contracts.FilterResult]()
+        found = dispatch.each("filter_nodes", hooks.verdicts, failed, task, view)
+        for place in (place for place, answer in enumerate(found) if answer is failed):
+            found[place] = explanations.nobody(dispatch.plugins("filter_nodes")[place], view)
+        ready = contracts.FilterResult(NOT_READY, view.of(view.layout.ready))
+        results = [ready, *(result for answer in found for result in answer)]
+        asks = task.pod_class.constraints.resource_claims
+        return [*results, *self._session.devices.ignored(task.pod_class, view)] if asks else results
+
+    def scores(self, task: jobs.Task, view: contracts.NodeView) -> NDArray[np.float64]:
+        """Return the sum of all plugins' scores for these nodes."""
+        total = np.zeros(view.size)
+        for answer in self._session.dispatch.each("score_nodes", hooks.scores, None, task, view):
+            if answer is not None:
+                total += answer
+        return total
