@@ -324,12 +324,17 @@ class Placement:
         session.spend("plans", 170 + view.size // 30)
         if rows:
             at = np.array(rows, dtype=np.int64)
-            some = session.cluster.view(at)
-            known.fits_now[at], known.fits_later[at] = self._answers.fitting(plan, some)
-            known.scores[at] = self._answers.scores(plan.task, some)
+            fitting = self._answers.fitting(plan, session.cluster.view(at))
+            known.fits_now[at], known.fits_later[at] = fitting
+            known.unscored.update(rows)
         known.seen = len(touched)
         fitting = known.fits_now.copy(), known.fits_later.copy()
         now, later = self._answers.filtered(plan, view, *fitting)
+        due = [row for row in known.unscored if later[row]]
+        if due:
+            at = np.array(sorted(due), dtype=np.int64)
+            known.scores[at] = self._answers.scores(plan.task, session.cluster.view(at))
+            known.unscored.difference_update(due)
         plan.idle = np.where(now, known.scores, -np.inf)
         plan.future = np.where(later, known.scores, -np.inf)
 

@@ -20,7 +20,7 @@ NOTHING_YET = np.empty(0)
 class Unfiltered:
     """What is known of all nodes for a plan, filters aside, after so many changes of nodes."""
 
-    __slots__ = ("fits_later", "fits_now", "scores", "seen")
+    __slots__ = ("fits_later", "fits_now", "scores", "seen", "unscored")
 
     def __init__(
         self,
@@ -31,6 +31,10 @@ class Unfiltered:
     ) -> None:
         self.scores = scores
         """The score of each node (N,), whether or not the task fits."""
+        self.unscored: set[int] = set()
+        """Changed rows whose scores are found out once filters let them pass: after a pod, most
+        don't.
+        """
         self.fits_now, self.fits_later = fits_now, fits_later
         """Where the task fits, now and after pending releases, (N,)."""
         self.seen = seen

@@ -111,6 +111,7 @@ class Predicates(contracts.Plugin):
         self._spread = bool(values["predicate.PodTopologySpreadEnable"])
         self._foresees = True
         self._rulings: dict[views.PodAffinityState, CachedRules] = {}
+        self._spreads: dict[views.PodAffinityState, Sequence[filters.HardSpread]] = {}
         self._affinity = bool(values["predicate.NodeAffinityEnable"])
         self._taints = bool(values["predicate.TaintTolerationEnable"])
         self._ports = bool(values["predicate.NodePortsEnable"])
@@ -155,7 +156,11 @@ class Predicates(contracts.Plugin):
         affinity = self._affinity_counts.state_of(task)
         if affinity is not None:
             rules = self._ruling(affinity, task.pod_class).rules
-            results += [rule.verdict(nodes, foresees=self._foresees) for rule in rules]
+            about = [rule.verdict(nodes, foresees=self._foresees) for rule in rules]
+            unlabelled = list(self._unlabelled(affinity, task, nodes))
+            if unlabelled:  # in kube-scheduler's order, just before the spread
+                about[-1:-1] = unlabelled
+            results += about
         if self._nominated:
             asked = {"ports": self._ports, "distance": self._pod_affinity}
             results += nominated_pods.filtered(self._nominated.of(task), task, nodes, **asked)
@@ -276,10 +281,33 @@ class Predicates(contracts.Plugin):
             yield FilterRule(
                 EXISTING_ANTI_AFFINITY, filters.anti_affinity_filters(affinity.repelling)
             )
-        if self._spread and any(each.spread.hard for each in affinity.spreading):
-            yield FilterRule(TOPOLOGY_LABEL, filters.topology_key_filters(affinity), curable=False)
-            domain_filters = filters.spread_filters(affinity, pod_class.constraints, self._layout)
-            yield FilterRule(TOPOLOGY_SPREAD, domain_filters)
+        spreads = self._hard_spreads(affinity, pod_class) if self._spread else ()
+        if spreads:
+            yield FilterRule(TOPOLOGY_SPREAD, filters.spread_filters(spreads))
+
+    def _hard_spreads(
+        self, affinity: views.PodAffinityState, pod_class: jobs.PodClass
+    ) -> Sequence[filters.HardSpread]:
+        """Return the hard spreads of tasks in this state, whose counts are found once."""
+        if not affinity.spreading:
+            return ()
+        if affinity not in self._spreads:
+            limits = pod_class.constraints
+            self._spreads[affinity] = filters.hard_spreads(affinity, limits, self._layout)
+        return self._spreads[affinity]
+
+    def _unlabelled(
+        self, affinity: views.PodAffinityState, task: jobs.Task, nodes: contracts.NodeView
+    ) -> Iterator[contracts.FilterResult]:
+        """Yield the result for nodes without the labels that pods are spread over, if any lacks
+        one.
+        """
+        spreads = self._hard_spreads(affinity, task.pod_class) if self._spread else ()
+        passes = filters.labelled(spreads, self._layout) if spreads else None
+        if passes is not None:
+            there = nodes.of(passes)
+            later = there if self._foresees else None
+            yield contracts.FilterResult(TOPOLOGY_LABEL, there, later)
 
     def _work_out(
         self, pod_class: jobs.PodClass, layout: tables.NodeLayout

@@ -9,6 +9,7 @@ come.
 import functools
 from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum, auto
+from typing import TypeAlias
 
 import msgspec
 import numpy as np
@@ -27,7 +28,6 @@ FULL_SCORE = 100.0
 class Changes(Enum):
     """On which nodes a pod that comes or goes can change the result of a filter."""
 
-    NOWHERE = auto()
     ON_ITS_NODE = auto()
     ANYWHERE = auto()
 
@@ -89,35 +89,45 @@ def anti_affinity_filters(near: Sequence[views.TopologyCount]) -> list[DomainFil
     return filters
 
 
-def spread_filters(
+HardSpread: TypeAlias = tuple[views.SpreadCount, views.TopologyDomains]
+"""A hard spread, with the counts on eligible nodes."""
+
+
+def hard_spreads(
     affinity: views.PodAffinityState, limits: constraints.Constraints, layout: nodes.NodeLayout
-) -> list[DomainFilter]:
+) -> list[HardSpread]:
+    """Return the hard spreads of a task."""
+    spreads = [each for each in affinity.spreading if each.spread.hard]
+    every = spread_domains(spreads, limits, layout)
+    return [(each, domains) for each, (domains, _) in zip(spreads, every, strict=True)]
+
+
+def spread_filters(spreads: Iterable[HardSpread]) -> list[DomainFilter]:
     """Return filters for hard spreads: one more pod must keep the skew.
 
     Pods being deleted don't count.
     """
-    spreads = [each for each in affinity.spreading if each.spread.hard]
     filters = []
-    every = spread_domains(spreads, limits, layout)
-    for each, (domains, _) in zip(spreads, every, strict=True):
+    for each, domains in spreads:
         spread, present, counts = each.spread, domains.present, domains.expected
+        values = counts[:-1] if present.size == counts.size - 1 else counts[present]
         few = present.size < max(spread.min_domains, 1)
-        least = 0 if few else int(counts[present].min())
-        passes = counts + int(each.counts_itself) - least <= spread.max_skew
-        passes &= _labelled(domains)
+        least = 0 if few else int(np.minimum.reduce(values))
+        passes = counts <= spread.max_skew + least - int(each.counts_itself)
+        passes[-1] = False  # nodes without the label
         filters.append(DomainFilter(domains.codes, passes, passes, Changes.ANYWHERE))
     return filters
 
 
-def topology_key_filters(affinity: views.PodAffinityState) -> list[DomainFilter]:
-    """Return filters for nodes that have the labels of all hard spreads."""
-    filters = []
-    for each in affinity.spreading:
-        if each.spread.hard:
-            domains = each.pods.by_label(each.spread.topology_key)
-            passes = _labelled(domains)
-            filters.append(DomainFilter(domains.codes, passes, passes, Changes.NOWHERE))
-    return filters
+def labelled(spreads: Iterable[HardSpread], layout: nodes.NodeLayout) -> nodes.Mask | None:
+    """Return the nodes that have the labels of all hard spreads; None if all nodes have."""
+    keys = tuple(sorted({each.spread.topology_key for each, _ in spreads}))
+
+    def compute() -> nodes.Mask | None:
+        mask = _all_labelled(keys, layout)
+        return None if mask.all() else mask
+
+    return layout.memo(("labelled", keys), compute)
 
 
 def affinity_score(
