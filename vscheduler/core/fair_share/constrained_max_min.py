@@ -68,24 +68,51 @@ EXACT = 2.0**53
 
 
 def without_flow(problem: SharingProblem) -> Shares | None:
-    """Return the shares if every queue gets all it wants, since all pods can use the same nodes and
-    these suffice; None if that isn't as plain. Most clusters are like this most of the time.
+    """Return the shares if every queue plainly gets all it wants; None if it doesn't, or if that
+    isn't as plain. Most clusters are like this most of the time.
+
+    It is plain if all pods can use the same nodes and these suffice; or if each domain can take
+    what its pods want from its kinds of nodes in proportion to what they supply, which would be one
+    of the flows.
     """
-    wanted = _any(problem.demands > 0.0, 0)
-    reach = problem.reach[_any(wanted, 1)]
-    if not len(reach) or _any(reach != reach[0], None) or _any(problem.guarantee, None):
+    if _any(problem.guarantee, None):
+        return None
+    by_domain = np.add.reduce(problem.demands, axis=0)
+    wanted = by_domain > 0.0
+    in_demand = _any(wanted, 1)
+    reach, wanted, by_domain = problem.reach[in_demand], wanted[in_demand], by_domain[in_demand]
+    if not len(reach):
         return None
     asked = np.add.reduce(problem.demands, axis=1)
-    total = np.add.reduce(problem.supply[reach[0]], axis=0)
-    if _any(_any(wanted, 0) & (total == 0.0), None):
-        return None
     deserved = np.maximum(np.minimum(problem.capability, problem.pinned + asked), problem.pinned)
-    given = np.add.reduce(deserved, axis=0)
-    total += np.add.reduce(problem.pinned, axis=0)
-    if _any(total >= EXACT, None) or _any(given > np.minimum(total, problem.whole), None):
+    given, most = np.add.reduce(deserved, axis=0), np.add.reduce(problem.pinned, axis=0)
+    if len(reach) == 1 or not _any(reach != reach[0], None):
+        total = np.add.reduce(problem.supply[reach[0]], axis=0)
+        if _any(_any(wanted, 0) & (total == 0.0), None):
+            return None
+        most += total
+        limit = np.minimum(most, problem.whole)
+    elif _is_proportionate(reach, problem.supply, by_domain):
+        most += np.add.reduce(problem.supply, axis=0)
+        limit = problem.whole
+    else:
+        return None
+    if _any(most >= EXACT, None) or _any(given > limit, None):
         return None
     nobody = np.zeros(deserved.shape)
     return Shares(deserved=deserved, weights=nobody, by_root=np.zeros(nobody.shape, dtype=np.bool_))
+
+
+def _is_proportionate(reach: Flags, supply: ResourceArray, asked: ResourceArray) -> bool:
+    """Whether no kind of nodes gives too much if each domain takes what is asked for there, (C, R),
+    from its kinds in proportion to what they supply.
+    """
+    total = reach @ supply
+    if _any((asked > 0.0) & (total == 0.0), None):
+        return False
+    part = np.divide(asked, total, out=np.zeros(asked.shape), where=total > 0.0)
+    used = reach.T @ part
+    return not _any((used > 1.0 - NEAR) & (supply > 0.0), None)
 
 
 def shares_by_flow(problem: SharingProblem) -> Shares:

@@ -16,6 +16,9 @@ from numpy.typing import NDArray
 from vscheduler.core.fair_share import demands, usable_nodes
 from vscheduler.core.model import computed, jobs, nodes, snapshot
 
+FEW_ROWS = 8
+"""Domains with at most one in so many nodes keep the rows of their nodes."""
+
 DOMAINS_MAX = 512
 """At most this many domains are told apart. All others, with the fewest pods, are merged into the
 union of their nodes. Pods that each name a node of their own would otherwise make a domain each."""
@@ -52,6 +55,17 @@ class NodeKinds:
         """Which kinds are usable for any pod; without any pods, for pods without constraints."""
         self.left_out = np.flatnonzero(~self.used[self.kinds])
         """Rows of all other nodes."""
+
+        self._rows: dict[int, NDArray[np.int64]] = {}
+
+    def rows(self, domain: int) -> NDArray[np.int64]:
+        """Return the rows of the nodes in a domain; found once if they are few."""
+        found = self._rows.get(domain)
+        if found is None:
+            found = np.flatnonzero(self.reach[domain][self.kinds])
+            if found.size * FEW_ROWS <= self.kinds.size:
+                self._rows[domain] = found
+        return found
 
     def is_of(self, masks: Sequence[nodes.Mask]) -> bool:
         """Whether these are the same domains, as objects."""

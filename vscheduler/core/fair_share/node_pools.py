@@ -77,6 +77,7 @@ class NodePools:
         """
         self.nodes = pool
         self._found = found
+        self._kinds = kinds
         self.masks = kinds.masks
         """The nodes of each domain, C times (N,); the last two belong to no queue."""
         self.requested = found.requested
@@ -116,6 +117,10 @@ class NodePools:
         """Return the domain of pods of this class and queue; all nodes if none is in demand."""
         found = self._found.of((queue, pod_class))
         return self.anywhere if found is None else found
+
+    def rows(self, domain: int) -> NDArray[np.int64]:
+        """Return the rows of the nodes in a domain."""
+        return self._kinds.rows(domain)
 
     def nowhere(self, queue: str, pod_class: jobs.PodClass) -> bool:
         """Whether no node is usable for pending pods of this class and queue."""

@@ -116,6 +116,8 @@ class FreeRoom:
         """How much of `session.cluster.touched` is followed."""
         self._free = self._most = session.space.zeros()
         self._by_domain: dict[int, tuple[resources.Vector, resources.Vector]] = {}
+        self._fits_anywhere: dict[jobs.PodClass, bool] = {}
+        """Whether any node has enough, where all pods can use all nodes; for all queues."""
 
     def may_take(self, task: jobs.Task) -> bool:
         """Whether any node usable for the task has enough free resources for the task."""
@@ -137,7 +139,12 @@ class FreeRoom:
         if most is not self._most and exceeds(request, most):
             return False
         self._session.spend("classes", len(free) // NODES_PER_UNIT)
-        return bool(np.logical_or.reduce(resources.fits(request, free)))
+        if free is not self._free:
+            return bool(np.logical_or.reduce(resources.fits(request, free)))
+        if pod_class not in self._fits_anywhere:
+            fits = bool(np.logical_or.reduce(resources.fits(request, free)))
+            self._fits_anywhere[pod_class] = fits
+        return self._fits_anywhere[pod_class]
 
     def _refresh(self) -> None:
         """Follow the changes of nodes."""
@@ -148,6 +155,7 @@ class FreeRoom:
             self._free = resources.by_column(cluster.allocatable - cluster.future_used)
             self._most = np.maximum.reduce(self._free, axis=0, initial=-resources.SUM_MAX)
             self._by_domain.clear()
+            self._fits_anywhere.clear()
 
     def _usable(
         self, queue: str, pod_class: jobs.PodClass
@@ -158,8 +166,8 @@ class FreeRoom:
             return self._free, self._most
         domain = pools.domain(queue, pod_class)
         if domain not in self._by_domain:
-            free = resources.by_column(self._free[pools.reach[domain][pools.kinds]])
-            most = free.max(axis=0, initial=-resources.SUM_MAX)
+            free = self._free[pools.rows(domain)]
+            most = np.maximum.reduce(free, axis=0, initial=-resources.SUM_MAX)
             self._by_domain[domain] = free, most
         return self._by_domain[domain]
 
