@@ -26,6 +26,8 @@ class NodeLosses:
     def recent(self, seconds: float) -> dict[str, snapshot.NodeLoss]:
         """Return the losses of the last `seconds`, and remember losses for as long."""
         self._seconds = max(seconds, self._seconds)
+        if not self._losses:
+            return {}
         found = self._losses.items()
         return {name: loss for name, loss in found if loss.since + seconds > self._now}
 

@@ -191,7 +191,7 @@ class Placement:
     def _outlook(self, task: jobs.Task) -> list[Hashable]:
         """Return what answers about any node depend on besides arrays, as declared by plugins."""
         found = self._session.dispatch.every("outlook", task)
-        if any(each is not None for each in found):
+        if _is_about_others(found):
             self._session.spend("outlooks elsewhere", ANYWHERE_COST)
         return found
 
@@ -368,7 +368,7 @@ class Placement:
 
     def _goes_on(self, plan: plans.Plan) -> bool:
         """Whether answers change with pods elsewhere, and only those of filters do."""
-        elsewhere = plan.only is None and any(each is not None for each in plan.outlook)
+        elsewhere = plan.only is None and _is_about_others(plan.outlook)
         return elsewhere and self._session.dispatch.outlooks_are_for_filters
 
     def _best(self, plan: plans.Plan, scores: NDArray[np.float64]) -> int | None:
@@ -393,3 +393,8 @@ class Placement:
         # Plugins abstain only if nothing ever concerns the task, so the plan needn't ask again.
         plan.set_scored = bool(given)
         return sum(given, start=scores)
+
+
+def _is_about_others(outlook: list[Hashable]) -> bool:
+    """Whether any plugin's answers depend on pods on other nodes."""
+    return outlook != [None] * len(outlook)

@@ -72,7 +72,7 @@ class Binpack(contracts.Plugin):
         """Return column, requested amount and maximum score of each resource that counts."""
         request: list[int] = self._session.request(task).tolist()
         counted = [(column, weight) for column, weight in self._weights if request[column]]
-        whole = sum(weight for _, weight in counted)
+        whole = sum([weight for _, weight in counted])
         parts = [
             (column, request[column], self._weight * FULL_SCORE * weight / whole)
             for column, weight in counted

@@ -70,11 +70,12 @@ class ClusterState:
 
     def request(self, task: jobs.Task) -> resources.Vector:
         """Return the resource request of the task, (R,), `pods` included; read-only."""
-        vector = self._requests.get(task.pod_class)
-        if vector is None:
+        try:  # most are known, and this is asked several times for each pod
+            return self._requests[task.pod_class]
+        except KeyError:
             vector = self._requests[task.pod_class] = self._space.vector(task.pod_class.request)
             vector.setflags(write=False)
-        return vector
+            return vector
 
     def counted(self, task: jobs.Task) -> resources.Vector:
         """Return what of the task counts for its queue, (R,): the request, and devices of its

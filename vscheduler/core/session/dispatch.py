@@ -289,14 +289,13 @@ class Dispatch:
         self, hook: str, check: Callable[[Any, Any], Answer], default: Answer, *subject: object
     ) -> list[Answer]:
         """Return all answers, each validated by `check(answer, view)`; view is subject[1]."""
-        answers = []
-        for call in self._calls[hook]:
+        calls, view = self._calls[hook], subject[1]
+        answers = [default] * len(calls)
+        for number, call in enumerate(calls):
             try:
-                answers.append(
-                    check(call.function(self._plugins[call.place], *subject), subject[1])
-                )
+                answers[number] = check(call.function(self._plugins[call.place], *subject), view)
             except Exception as error:  # noqa: BLE001 - a plugin may raise anything
-                answers.append(self._stands_in(call, hook, error, default))
+                self._stands_in(call, hook, error, None)
         return answers
 
     def last(self, hook: str) -> Mapping[str, Any]:
