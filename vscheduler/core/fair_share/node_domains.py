@@ -24,16 +24,16 @@ DOMAINS_MAX = 512
 union of their nodes. Pods that each name a node of their own would otherwise make a domain each."""
 
 
-class Domain(msgspec.Struct, frozen=True, eq=False):
+class Domain:
     """A domain that is kept from cycle to cycle; equal domains are mostly one object."""
 
-    mask: nodes.Mask
-    """The nodes (N,)."""
-    key: bytes = b""
-    """The same as bits: equal for equal domains, with a hash that is computed once."""
+    __slots__ = ("key", "mask")
 
-    def __post_init__(self) -> None:
-        msgspec.structs.force_setattr(self, "key", np.packbits(self.mask).tobytes())
+    def __init__(self, mask: nodes.Mask) -> None:
+        self.mask = mask
+        """The nodes (N,)."""
+        self.key = np.packbits(mask).tobytes()
+        """The same as bits: equal for equal domains, with a hash that is computed once."""
 
 
 class NodeKinds:

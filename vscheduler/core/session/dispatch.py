@@ -4,6 +4,7 @@ A Dispatch is made once per session. For each hook and tier, the list of the plu
 hook is prepared once per policy, so that a call costs no more than the plugins' own methods.
 """
 
+import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NoReturn, TypeVar
 
@@ -350,10 +351,9 @@ def _no_answer(answer: object) -> NoReturn:
 def _sortable(key: contracts.Key) -> tuple[float, ...]:
     """Return the key as a tuple, comparable with every other key of the same plugin."""
     parts = key if isinstance(key, tuple) else (key,)
-    for part in parts:
-        if part != part:  # noqa: PLR0124 - NaN; math.isnan would be a call for each part
-            msg = f"a sort key with NaN: {key!r}"
-            raise ValueError(msg)
+    if any(map(math.isnan, parts)):
+        msg = f"a sort key with NaN: {key!r}"
+        raise ValueError(msg)
     return parts
 
 
