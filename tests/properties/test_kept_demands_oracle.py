@@ -4,10 +4,12 @@ Shares, node pools and reasons follow from it, and a stale part of it would look
 compared itself, and not only what comes of it.
 """
 
+from typing import Any
+
 import numpy as np
 import pytest
 
-from tests import running
+from tests import pictures, running
 from tests.properties import test_parked_jobs_oracle, waiting_world
 from tests.properties.worlds import configurations
 from tests.unit.core.placement.parked_cluster import TREE, Around, waiting
@@ -42,6 +44,12 @@ def requested(pools: node_pools.NodePools) -> dict[tuple[str, int], tuple[int, d
     return {place: (each.pods, each.amounts) for place, each in pools.requested.items()}
 
 
+def limits_of(opened: session.Session) -> list[Any]:
+    """All that is known of the limits of queues."""
+    limits = opened.queue_limits
+    return [getattr(limits, name) for name in limits.__struct_fields__]
+
+
 def compare(found: session.Session, anew: session.Session) -> None:
     """Nothing differs but who is parked."""
     assert domains(found) == domains(anew)
@@ -50,6 +58,8 @@ def compare(found: session.Session, anew: session.Session) -> None:
         assert np.array_equal(getattr(found.pools, name), getattr(anew.pools, name)), name
     for name in ("queues", "held", "pending", "elastic"):
         assert getattr(found.demands, name) == getattr(anew.demands, name), name
+    limits = zip(limits_of(found), limits_of(anew), strict=True)
+    assert all(np.array_equal(one, other) for one, other in limits)
     for pair in pairs(found):
         assert found.pools_builder.pending(*pair) == anew.pools_builder.pending(*pair)
 
@@ -91,6 +101,15 @@ RICH = """
 """
 """Pods of one class and queue run and wait; a0 is on a node that takes no more of them."""
 
+PLAIN = """
+    node n1 cpu=8   node n2 cpu=8   node n3 cpu=8
+    queue q   queue r
+    job q/here min=1 cpu=4 phase=Running n2 n3
+    job q/like min=1 cpu=9 phase=Inqueue -
+    job r/zz min=1 cpu=3 phase=Running n3
+"""
+"""All pods could use all nodes."""
+
 
 @pytest.mark.parametrize("gone", [(), ("a0-0",), ("here-0",)])
 def test_pods_like_parked_ones(gone: tuple[str, ...]) -> None:
@@ -103,6 +122,73 @@ def test_pods_like_parked_ones(gone: tuple[str, ...]) -> None:
     compare(*both(around))
     around.change("Queue", "r", status={"state": "Closed"})
     around.cycle()
+    compare(*both(around))
+
+
+OTHERS = {"schedulerName": "another", "nodeName": "n2"}
+CORDONED = {"unschedulable": True}
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "parts"),
+    [
+        pytest.param("Queue", "r", {"spec": {"weight": 3}}, id="a weight"),
+        pytest.param("Queue", "r", {"spec": {"capability": {"cpu": "9"}}}, id="a limit"),
+        pytest.param("Queue", "q", {"status": {"state": "Closed"}}, id="a queue is closed"),
+        pytest.param("Node", "n3", {"spec": CORDONED}, id="a node that pods would stay on"),
+        pytest.param("Node", "n1", {"spec": {}}, id="a node that pods weren't to use"),
+        pytest.param("Node", "n2", {"metadata": {"name": "n2", "labels": {}}}, id="a label"),
+        pytest.param("Pod", "zz-0", {"status": {"phase": "Succeeded"}}, id="a pod ends"),
+        pytest.param("Pod", "here-1", {"status": {"phase": "Failed"}}, id="another pod ends"),
+        pytest.param("Pod", "like-0", {"status": {"phase": "Failed"}}, id="a waiting pod ends"),
+    ],
+)
+@pytest.mark.parametrize("picture", [RICH, RICH.replace(" cordoned", ""), PLAIN])
+def test_what_lasts_is_derived_anew_after(
+    picture: str, kind: str, name: str, parts: dict[str, Any]
+) -> None:
+    """Nodes, queues and pods change one at a time; twice, as what is kept is kept on."""
+    around = waiting(picture, TREE)
+    around.cycle()
+    compare(*both(around))
+    around.change(kind, name, **parts)
+    for _ in range(2):
+        compare(*both(around))
+        around.cycle()
+
+
+def test_pods_that_come_onto_a_node_they_could_not_use_are_pinned() -> None:
+    """Although all others of their class stay where they are."""
+    around = waiting(RICH, TREE)
+    around.cycle()
+    assert not around.opened().pools.pinned.get("r", ())
+    pinned = around.opened().pools.pinned["q"].tolist()
+    spec = around.documents["Pod", "here-1"]["spec"]
+    around.change("Pod", "here-1", spec={**spec, "nodeName": "n1"})
+    found, anew = both(around)
+    compare(found, anew)
+    assert found.pools.pinned["q"].tolist() > pinned
+    around.cycle()
+    compare(*both(around))
+
+
+def test_what_pods_of_other_schedulers_hold_is_taken_off_limits() -> None:
+    """Although neither nodes nor queues have changed."""
+    around = waiting(RICH, TREE)
+    around.change("Queue", "r", spec={"capability": {"cpu": "9"}})
+    around.cycle()
+    around.cycle()
+    before = around.opened().queue_limits.capability
+    assert around.opened().queue_limits.capability is before
+    stranger = pictures.documents("""
+        node n2 cpu=8
+        queue r
+        job r/other min=1 cpu=2 scheduler=other phase=Running n2
+    """)
+    for document in stranger:
+        if document["kind"] in {"Pod", "PodGroup"}:
+            around.show(document)
+    assert not np.array_equal(around.opened().queue_limits.capability, before)
     compare(*both(around))
 
 

@@ -111,6 +111,7 @@ def keeping_nothing() -> Iterator[None]:
 
     def ruled(found: predicates.Predicates, *of: Any) -> predicates.CachedRules:
         found._rulings.clear()
+        found._spreads.clear()
         found._fixed.clear()
         return ruling(found, *of)
 
@@ -167,6 +168,36 @@ def same(documents: Sequence[Document], policy: str) -> int:
         quiet = not (other.binds or other.pipelined)
         assert shown(one, reasons=quiet) == shown(other, reasons=quiet)
     return sum(len(each.binds) + len(each.pipelined) for each in quick)
+
+
+def zoned(seed: int) -> list[Document]:
+    """Many equal nodes with room for two pods each, and one gang that spreads over three zones."""
+    documents = crowds.alike(seed)
+    spread = {
+        "maxSkew": 1,
+        "topologyKey": "zone",
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "g"}},
+    }
+    requests = {"cpu": "2", "memory": "1Gi"}
+    for each in documents:
+        if each["kind"] == "Pod":
+            containers = [{"name": "main", "resources": {"requests": requests}}]
+            each["spec"] = {
+                "schedulerName": each["spec"]["schedulerName"],
+                "containers": containers,
+                "topologySpreadConstraints": [spread],
+            }
+    return documents
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("policy", ["packs", "spreads"])
+def test_nodes_that_pods_elsewhere_open_and_close(policy: str, seed: int) -> None:
+    """Each pod changes where the next one may go. A node that is open again has less room, and
+    another score.
+    """
+    assert same(zoned(seed), policy)
 
 
 @pytest.mark.at_length

@@ -5,12 +5,16 @@ import math
 import sys
 from collections.abc import Callable
 
-import numpy.ma  # noqa: F401 - np.unique imports it when it is first called, with 30,000 calls
+import numpy as np
+import numpy.ma
 import pytest
+from numpy.typing import NDArray
 
 from tests.benchmarks.core import rich, timing
 from vscheduler.core import cycle
-from vscheduler.core.model import decisions
+from vscheduler.core.api import contracts
+from vscheduler.core.model import decisions, jobs
+from vscheduler.core.plugins import nodeorder
 
 SMALL, MIDDLE, LARGE = 200, 400, 800
 """Nodes; pods, queues, pools and groups grow with them."""
@@ -78,3 +82,22 @@ def test_calls_grow_with_the_cluster(kind: str) -> None:
     if kind in STEPS_MAX:
         middle = calls_of_a_cycle(kind, MIDDLE)
         assert large - middle <= STEPS_MAX[kind] * (middle - small), (small, middle, large)
+
+
+@pytest.mark.parametrize("kind", ["spread over zones and hosts", "anti-affinity by zone"])
+def test_all_nodes_are_scored_once_for_each_gang(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And not once for each of its ten pods, although each changes where the others may go."""
+    score, whole = nodeorder.NodeOrder.score_nodes, 0
+
+    def counted(
+        plugin: nodeorder.NodeOrder, task: jobs.Task, view: contracts.NodeView
+    ) -> NDArray[np.float64]:
+        nonlocal whole
+        whole += view.rows is None
+        return score(plugin, task, view)
+
+    monkeypatch.setattr(nodeorder.NodeOrder, "score_nodes", counted)
+    calls_of_a_cycle(kind, SMALL)
+    assert whole == rich.gangs_of(SMALL)
