@@ -1,14 +1,17 @@
 import asyncio
 import logging
+import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import Any
 
 import hypothesis
 import pytest
 import structlog
 
+from tests import lanes
 from tests.integration import permissions
 from tests.properties import clusters
 from tests.virtual_time import running_on
@@ -19,6 +22,7 @@ from vscheduler.sandbox import control_plane, progress_report
 pytest.register_assert_rewrite("tests.checks", "tests.running", "tests.scenarios.deciding")
 
 ROUNDS = 10
+ON_CONTROL_PLANES = ("tests/integration/", "tests/simulation/contract/")
 UNFAIR = ("--enable-priority-and-fairness=false",)
 """An API server that queues no requests, as nobody sends that many, needs a third less at rest."""
 
@@ -67,13 +71,27 @@ def pytest_configure(config: pytest.Config) -> None:
     )
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what takes long, and say how much that is, but where it is asked for."""
-    if config.getoption("--at-length"):
-        return
-    left_out = [item for item in items if item.get_closest_marker("at_length")]
-    config.hook.pytest_deselected(items=left_out)
-    items[:] = [item for item in items if not item.get_closest_marker("at_length")]
+    """Leave out what takes long, and say how much that is, but where it is asked for.
+
+    And put the tests in an order by which processes that share them start few control planes.
+    """
+    if not config.getoption("--at-length"):
+        left_out = [item for item in items if item.get_closest_marker("at_length")]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker("at_length")]
+    processes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    if processes > 1:
+        items[:] = lanes.ordered(items, processes, _company)
+
+
+def _company(item: pytest.Item) -> str | None:
+    """What a test on a control plane shares with others; None for a test that is on none."""
+    if "installed" in getattr(item, "fixturenames", ()):
+        return "installed"
+    path = item.nodeid.partition("::")[0]
+    return path if path.startswith(ON_CONTROL_PLANES) else None
 
 
 @pytest.fixture
@@ -83,19 +101,24 @@ def rounds(pytestconfig: pytest.Config) -> int:
 
 
 @pytest.fixture(scope="session")
-def plane(
-    pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[control_plane.ControlPlane]:
+def audit_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Who asked the sandbox that all tests share for what."""
+    return tmp_path_factory.mktemp("audit") / "audit.log"
+
+
+@pytest.fixture(scope="session")
+def plane(pytestconfig: pytest.Config, audit_log: Path) -> Iterator[control_plane.ControlPlane]:
     """The sandbox that all tests share; when it cannot be started, the tests fail.
 
     In the end nothing may have been refused to schedulers for want of a right.
     """
     terminal = pytestconfig.pluginmanager.get_plugin("terminalreporter")
     progress = progress_report.PlainLines(terminal) if terminal else progress_report.silent
-    log = tmp_path_factory.mktemp("audit") / "audit.log"
-    with control_plane.start(progress=progress, audit_log=log, api_server_flags=UNFAIR) as running:
+    with control_plane.start(
+        progress=progress, audit_log=audit_log, api_server_flags=UNFAIR
+    ) as running:
         yield running
-    assert permissions.refused(log, {permissions.account(permissions.TESTED)}) == []
+    assert permissions.refused(audit_log, {permissions.account(permissions.TESTED)}) == []
 
 
 @pytest.fixture(autouse=True)

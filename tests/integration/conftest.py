@@ -52,17 +52,6 @@ def start(
         assert [line for text in logs for line in text.splitlines() if "work.failed" in line] == []
 
 
-@pytest.fixture(scope="module")
-def audited(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[tuple[control_plane.ControlPlane, Path]]:
-    """A control plane that logs who asked for what, and its log."""
-    log = tmp_path_factory.mktemp("audit") / "audit.log"
-    with control_plane.start(audit_log=log) as running:
-        running.create_namespace(takeovers.NAMESPACE)
-        yield running, log
-
-
 @pytest.fixture(scope="session")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[installations.Installed]:
     """A control plane where nothing was, and then `kubectl apply -k manifests`."""
@@ -80,12 +69,11 @@ def timing(pytestconfig: pytest.Config) -> takeovers.Timing:
 
 @pytest.fixture
 def contest(
-    audited: tuple[control_plane.ControlPlane, Path], timing: takeovers.Timing, tmp_path: Path
+    plane: control_plane.ControlPlane, audit_log: Path, timing: takeovers.Timing, tmp_path: Path
 ) -> Iterator[takeovers.Contest]:
     """Schedulers that compete, on nodes with room for all that comes; none outlives the test."""
-    plane, log = audited
     plane.clean()
     plane.create_nodes(count=4, cpu="1000", memory="4Ti", pods=5000)
-    running = takeovers.Contest(plane, audits.Log(log), timing, tmp_path)
+    running = takeovers.Contest(plane, audits.Log(audit_log), timing, tmp_path)
     yield running
     running.close()

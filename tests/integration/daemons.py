@@ -36,14 +36,15 @@ class Daemon:
         log: Path,
         *flags: str,
         program: Sequence[str] = (),
+        module: str = forking.OURS,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        """`program` is run in place of ours."""
+        """`program` is run in place of ours, or a module in place of our command line's."""
         self._log = log
         words = ["run", "--log-format=json", f"--kubeconfig={kubeconfig}", *flags]
         self.process: forking.Forked | subprocess.Popen[bytes]
         if not program:
-            self.process = forking.Forked(words, log, environment)
+            self.process = forking.Forked(words, log, environment, module=module)
             return
         with log.open("wb") as output:
             self.process = subprocess.Popen(  # noqa: S603 - the test's own command

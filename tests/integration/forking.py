@@ -4,10 +4,13 @@ Tests of how the program starts and ends run it as users do.
 """
 
 import atexit
+import importlib
 import multiprocessing
 import os
 import signal
 import subprocess
+import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -15,11 +18,16 @@ PRELOADED = (
     "tests.integration.forking",
     "vscheduler.cli.main",
     "vscheduler.cli.run",
+    "vscheduler.cli.job",
+    "vscheduler.cli.queue",
     "vscheduler.daemon.application",
     "vscheduler.controllers.operator",
     "kopf",
 )
-"""What a running scheduler imports. None of it starts a thread, so that it can be forked."""
+"""What a running scheduler and commands import. None of it starts a thread, so that it can be
+forked.
+"""
+OURS = "vscheduler.cli.main"
 
 SERVED = multiprocessing.get_context("forkserver")
 SERVED.set_forkserver_preload(list(PRELOADED))
@@ -29,12 +37,21 @@ class Forked:
     """A process, with what tests use of subprocess.Popen."""
 
     def __init__(
-        self, words: Sequence[str], log: Path, environment: Mapping[str, str] | None = None
+        self,
+        words: Sequence[str],
+        log: Path,
+        environment: Mapping[str, str] | None = None,
+        *,
+        output: Path | None = None,
+        module: str = OURS,
     ) -> None:
-        """Its standard error goes to the log; by default, its environment is this process's."""
+        """Its standard error goes to the log, and its standard output elsewhere where told; by
+        default, its environment is this process's. Another module has a `vscheduler`, too.
+        """
         log.touch()
         given = dict(os.environ if environment is None else environment)
-        self._process = SERVED.Process(target=_run, args=(tuple(words), str(log), given))
+        files = (str(output) if output else "", str(log))
+        self._process = SERVED.Process(target=_run, args=(module, tuple(words), files, given))
         self._process.start()
         assert self._process.pid is not None
         self.pid = self._process.pid
@@ -65,16 +82,31 @@ class Forked:
         self.send_signal(signal.SIGKILL)
 
 
-def _run(words: Sequence[str], log: str, environment: Mapping[str, str]) -> None:
+def run(*words: str, seconds: float) -> subprocess.CompletedProcess[str]:
+    """Run one of our commands to its end."""
+    with tempfile.TemporaryDirectory() as folder:
+        output, log = Path(folder) / "output", Path(folder) / "log"
+        process = Forked(words, log, output=output)
+        try:
+            status = process.wait(seconds)
+        finally:
+            process.kill()
+        return subprocess.CompletedProcess(words, status, output.read_text(), log.read_text())
+
+
+def _run(
+    module: str, words: Sequence[str], files: tuple[str, str], environment: Mapping[str, str]
+) -> None:
     """Run the command line in the forked process."""
     os.environ.clear()
     os.environ.update(environment)
-    opened = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    os.dup2(opened, 2)
-    os.close(opened)
-    from vscheduler.cli import main  # noqa: PLC0415 - in the forked process only
-
+    sys.path[:0] = filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))
+    for number, path in enumerate(files, start=1):
+        if path:
+            opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            os.dup2(opened, number)
+            os.close(opened)
     try:
-        main.vscheduler(list(words), prog_name="vscheduler")
+        importlib.import_module(module).vscheduler(list(words), prog_name="vscheduler")
     finally:
         atexit._run_exitfuncs()  # multiprocessing ends its processes without them

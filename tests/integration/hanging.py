@@ -1,4 +1,4 @@
-"""A daemon that hangs at a word: `python -m tests.integration.hanging run ...`.
+"""A daemon that hangs at a word.
 
 The word is in the file that FAULT names; without the file all is well. What hangs in a cycle is a
 plugin of another distribution, as anybody's may be; the rest stands in for defects of our own.
@@ -96,8 +96,9 @@ def _spoil() -> None:
     handlers.event_of = slow_event_of
 
 
-if __name__ == "__main__":
-    from vscheduler.cli import main as cli
+def vscheduler(words: list[str], prog_name: str) -> None:
+    """Run our command line, spoilt."""
+    from vscheduler.cli import main  # noqa: PLC0415 - nor of this
 
     _spoil()
-    cli.vscheduler(prog_name="vscheduler")
+    main.vscheduler(words, prog_name=prog_name)

@@ -16,7 +16,6 @@ from tests.integration import daemons, hanging
 from vscheduler.daemon.liveness import watchdog
 from vscheduler.sandbox import control_plane, credentials, free_ports
 
-PROGRAM = (sys.executable, "-m", "tests.integration.hanging")
 LEASE = f"{daemons.LEASES}/vscheduler"
 QUICK = (
     "--cycle-deadline=3s",
@@ -55,7 +54,7 @@ class Pair:
                 "--enable-healthz",
                 f"--healthz-address=127.0.0.1:{self.ports[-1]}",
                 *flags,
-                program=PROGRAM,
+                module=hanging.__name__,
                 environment=environment,
             )
         )

@@ -15,7 +15,7 @@ WHEEL, INSTALL, LAST = range(3)
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> images.Builder:
+def image(tmp_path_factory: pytest.TempPathFactory) -> images.Builder:
     """What the last stage copies: made from the wheel and the lock, and nothing else."""
     builder = images.Builder(tmp_path_factory.mktemp("image"))
     wheel, install, _ = images.stages()
@@ -45,12 +45,12 @@ def entry(builder: images.Builder) -> str:
 
 @pytest.mark.parametrize("words", [["--help"], ["run", "--help"]])
 def test_the_image_says_what_it_takes(
-    installed: images.Builder, surroundings: dict[str, str], words: list[str]
+    image: images.Builder, surroundings: dict[str, str], words: list[str]
 ) -> None:
     """With no home, nothing to write to, and no file compiled anew."""
-    before = sorted(installed.root.rglob("*"))
+    before = sorted(image.root.rglob("*"))
     done = subprocess.run(  # noqa: S603 - our own program
-        [entry(installed), *words],
+        [entry(image), *words],
         env=surroundings,
         cwd="/",
         text=True,
@@ -59,11 +59,11 @@ def test_the_image_says_what_it_takes(
     )
     assert "Usage: vscheduler" in done.stdout
     assert done.stderr == ""
-    assert sorted(installed.root.rglob("*")) == before
+    assert sorted(image.root.rglob("*")) == before
 
 
 def test_the_image_schedules(
-    installed: images.Builder,
+    image: images.Builder,
     surroundings: dict[str, str],
     cluster: control_plane.ControlPlane,
     kubeconfig: Path,
@@ -72,7 +72,7 @@ def test_the_image_schedules(
     """All that a running scheduler imports is in it; and it writes no file."""
     cluster.create_nodes(count=1, cpu="4")
     daemons.a_gang(cluster, "fits", 3)
-    program = (entry(installed),)
+    program = (entry(image),)
     daemon = daemons.Daemon(kubeconfig, tmp_path / "log", program=program, environment=surroundings)
     try:
         daemons.until(lambda: daemons.phase(cluster, "fits") == "Running", daemon)
@@ -83,9 +83,9 @@ def test_the_image_schedules(
     assert "wrote:" not in daemon.text()
 
 
-def test_all_is_compiled_for_good(installed: images.Builder) -> None:
+def test_all_is_compiled_for_good(image: images.Builder) -> None:
     """Nobody can write a compiled file later; unchecked ones hold whatever sources' times are."""
-    (packages,) = installed.path("/opt/vscheduler/lib").glob("python*/site-packages")
+    (packages,) = image.path("/opt/vscheduler/lib").glob("python*/site-packages")
     for name, count in (("vscheduler", 100), ("kopf", 50)):
         sources = list((packages / name).rglob("*.py"))
         compiled = list((packages / name).rglob("*.pyc"))

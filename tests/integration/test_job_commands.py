@@ -3,13 +3,12 @@
 import json
 import re
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.integration import daemons, test_auto_groups, test_queue_commands, test_tenants
+from tests.integration import daemons, forking, test_auto_groups, test_queue_commands, test_tenants
 from vscheduler.sandbox import control_plane
 
 PATIENCE_SECONDS = 120.0
@@ -24,13 +23,7 @@ WAITS = {
 
 def run(kubeconfig: Path | str, *words: str) -> subprocess.CompletedProcess[str]:
     """Run a command to its end."""
-    return subprocess.run(  # noqa: S603 - our own command
-        [sys.executable, "-m", "vscheduler", "job", *words, f"--kubeconfig={kubeconfig}"],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE_SECONDS,
-    )
+    return forking.run("job", *words, f"--kubeconfig={kubeconfig}", seconds=PATIENCE_SECONDS)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.integration import daemons
+from tests.integration import daemons, forking
 from vscheduler.sandbox import client, control_plane
 
 DEFINITION = (
@@ -72,13 +72,7 @@ def called(words: tuple[str, ...], program: str = "queue") -> list[str]:
 
 def run(kubeconfig: Path | str, *words: str) -> subprocess.CompletedProcess[str]:
     """Run a command to its end."""
-    return subprocess.run(  # noqa: S603 - our own command
-        [*called(words), f"--kubeconfig={kubeconfig}"],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE_SECONDS,
-    )
+    return forking.run("queue", *words, f"--kubeconfig={kubeconfig}", seconds=PATIENCE_SECONDS)
 
 
 def tell(api: client.Client, queue: str, **status: Any) -> None:

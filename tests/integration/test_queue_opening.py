@@ -1,14 +1,12 @@
 """Opening and closing queues: by Command, from the command line, and under Volcano's CRD."""
 
 import copy
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 
 import pytest
 
-from tests.integration import daemons, foreign, tenancy
+from tests.integration import daemons, foreign, forking, tenancy
 from vscheduler.mirror import paths
 from vscheduler.sandbox import client, control_plane
 
@@ -77,14 +75,8 @@ def test_commands_are_obeyed_then_deleted(
 
 def run_queue(cluster: control_plane.ControlPlane, *arguments: str) -> tuple[int, str]:
     """`vscheduler queue …` as the sandbox's admin; status and what it says."""
-    command = [sys.executable, "-m", "vscheduler", "queue", *arguments]
-    done = subprocess.run(  # noqa: S603 - our own command
-        [*command, f"--kubeconfig={cluster.kubeconfig}"],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    words = ("queue", *arguments, f"--kubeconfig={cluster.kubeconfig}")
+    done = forking.run(*words, seconds=daemons.PATIENCE_SECONDS)
     return done.returncode, done.stdout + done.stderr
 
 
