@@ -63,6 +63,7 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if config.getoption("--at-length"):
         clusters.EXAMPLES_SHARE = 1.0
+    os.environ.setdefault("GOMAXPROCS", "1")  # a control plane then needs a tenth less CPU
     config.addinivalue_line(
         "markers", "contains_failures: unexpected failures are what the test is about"
     )

