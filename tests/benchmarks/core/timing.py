@@ -108,14 +108,15 @@ def is_searching(result: decisions.CycleResult) -> bool:
 @contextmanager
 def _collecting_as_the_daemon() -> Iterator[None]:
     """What is there by now stays, and isn't looked through again while it is measured."""
-    thresholds = gc.get_threshold()
+    thresholds, frozen = gc.get_threshold(), gc.get_freeze_count()
     gc.set_threshold(application.YOUNG_OBJECTS_MAX)
     gc.collect()
     gc.freeze()
     try:
         yield
     finally:
-        gc.unfreeze()
+        if not frozen:  # else it is for others to say what is looked through again
+            gc.unfreeze()
         gc.set_threshold(*thresholds)
 
 
