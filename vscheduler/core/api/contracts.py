@@ -172,14 +172,14 @@ class Configured:
         self, arguments: Mapping[str, object], flags: frozenset[str] = frozenset()
     ) -> None:
         self._arguments = arguments
-        self.values: Mapping[str, Any] = {**self._defaults, **arguments}
+        self._values: Mapping[str, Any] = {**self._defaults, **arguments}
         """The configured value of each argument, or the declared default."""
         self.flags = flags
         """Names of enabled flags, such as `enableHierarchy`."""
 
     def argument(self, name: str) -> object:
         """Return the configured value, or the declared default."""
-        return self.values[name]
+        return self._values[name]
 
     def number(self, name: str) -> float:
         """Return the value of a numeric argument."""

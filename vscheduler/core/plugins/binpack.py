@@ -36,7 +36,7 @@ class Binpack(contracts.Plugin):
     def open(self, session: contracts.Session) -> None:
         """Read the weights. Resources without a column are left out, since no pod requests them."""
         self._session = session
-        values = self.values
+        values = self._values
         self._weight = float(values["binpack.weight"])
         weights = {
             resources.CPU: float(values["binpack.cpu"]),

@@ -44,7 +44,7 @@ class NodeOrder(contracts.Plugin):
 
     def open(self, session: contracts.Session) -> None:
         """Read the weights. Scores by pod class and node specs are cached for the cycle."""
-        values = self.values
+        values = self._values
         self._session = session
         least = float(values["leastrequested.weight"])
         most = float(values["mostrequested.weight"])

@@ -33,7 +33,7 @@ class Overcommit(contracts.Plugin):
     def open(self, session: contracts.Session) -> None:
         """Read the factor. Promises are added up when the first group asks; mostly none does."""
         self._session = session
-        self._factor = float(self.values[FACTOR])
+        self._factor = float(self._values[FACTOR])
         self._counted = False
         self._inqueue: defaultdict[Pool, list[int]] = defaultdict(self._nothing)
         """What groups were promised and don't have yet, by the nodes their pods may use."""

@@ -103,7 +103,7 @@ class Predicates(contracts.Plugin):
 
     def open(self, session: contracts.Session) -> None:
         """Read the arguments. Results by node specs are computed once for each pod class."""
-        values = self.values
+        values = self._values
         self._layout = session.snapshot.nodes.layout
         self._affinity_counts = session.affinity_counts
         self._nominated = session.nominated
