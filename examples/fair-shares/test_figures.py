@@ -1,5 +1,6 @@
+import dataclasses
+
 import figures
-import msgspec
 
 FAIR = figures.Result(
     variant="jobs",
@@ -54,7 +55,7 @@ def test_a_kept_promise_is_no_problem():
 
 def test_each_broken_promise_is_reported():
     """Each has one sentence; without fair shares, the other promises aren't checked."""
-    broken = msgspec.structs.replace(
+    broken = dataclasses.replace(
         FAIR, seconds=15.1, evicted=26, later=1, strayed=(26, 24, 25), running=(25, 25, 24)
     )
     assert broken.problems() == [
@@ -65,7 +66,7 @@ def test_each_broken_promise_is_reported():
         "25/25/24 pods run",
     ]
     assert broken.problems(slowdown=2)[0] == "26 pods were evicted instead of 25"
-    unfair = msgspec.structs.replace(broken, before=(40, 35, 0), after=(29, 29, 17), seconds=None)
+    unfair = dataclasses.replace(broken, before=(40, 35, 0), after=(29, 29, 17), seconds=None)
     assert unfair.problems() == [
         "two tenants had 40/35/0 CPU instead of 37/37/0",
         "29/29/17 CPU instead of 25/25/25",
@@ -74,7 +75,7 @@ def test_each_broken_promise_is_reported():
 
 def test_the_table_has_a_row_for_each_variant():
     """Columns are aligned, and missing figures are dashes."""
-    unfair = msgspec.structs.replace(FAIR, variant="more jobs", after=(29, 29, 17), seconds=None)
+    unfair = dataclasses.replace(FAIR, variant="more jobs", after=(29, 29, 17), seconds=None)
     assert figures.table([FAIR, unfair]).splitlines() == [
         "variant     before     after  seconds  evicted  least  next minute",
         "jobs       38/37/0  25/25/25      5.0       25     25            0",

@@ -122,9 +122,10 @@ def _job(group: Object, pods: list[Object] | None, key: str, places: Places) -> 
     told = said if said.get("status") == "True" else {}
     scheduled = conditions.get("Scheduled") or {}
     created = queue_figures.instant(metadata.get("creationTimestamp"))
-    waits = phase in {jobs.Phase.PENDING, jobs.Phase.INQUEUE} or bool(told)
     changed = queue_figures.instant(scheduled.get("lastTransitionTime"))
     figures = None if pods is None else tuple(map(_pod, sorted(pods, key=_order)))
+    young = phase in {jobs.Phase.PENDING, jobs.Phase.INQUEUE} or bool(told)
+    waits = young and not _has_nodes(figures, spec.get("minMember", 0))
     schedulers = Counter(each.scheduler for each in figures or ())
     annotated = (metadata.get("annotations") or {}).get(SCHEDULER, "")
     return Job(
@@ -147,6 +148,11 @@ def _job(group: Object, pods: list[Object] | None, key: str, places: Places) -> 
         place=places.found.get(key) if waits else None,
         approximate=places.approximate,
     )
+
+
+def _has_nodes(pods: tuple[Pod, ...] | None, minimum: int) -> bool:
+    """Whether all pods are known and have nodes: a PodGroup's status may be some seconds late."""
+    return pods is not None and len(pods) >= max(1, minimum) and all(pod.node for pod in pods)
 
 
 def _running(status: Object, pods: tuple[Pod, ...] | None) -> int:

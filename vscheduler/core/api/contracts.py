@@ -21,6 +21,7 @@ modify no arguments, and answer equal questions equally: no clock, no randomness
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from enum import StrEnum
+from functools import cache
 from typing import Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar
 
 import msgspec
@@ -157,22 +158,23 @@ class VictimRole(StrEnum):
     """Asked with `compatibility: volcano` only; otherwise the planner keeps gangs complete."""
 
 
+@cache
+def _defaults(kind: "type[Configured]") -> Mapping[str, object]:
+    return {name: each.default for name, each in kind.arguments.items()}
+
+
 class Configured:
     """Base of plugins and actions: reads configured arguments."""
 
     name: ClassVar[str]
     arguments: ClassVar[Mapping[str, Argument]] = {}
-    _defaults: ClassVar[Mapping[str, object]] = {}
-
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        cls._defaults = {name: each.default for name, each in cls.arguments.items()}
 
     def __init__(
         self, arguments: Mapping[str, object], flags: frozenset[str] = frozenset()
     ) -> None:
         self._arguments = arguments
-        self._values: Mapping[str, Any] = {**self._defaults, **arguments}
+        defaults = _defaults(type(self))  # type: ignore[arg-type]  # a class has a hash
+        self._values: Mapping[str, Any] = {**defaults, **arguments}
         """The configured value of each argument, or the declared default."""
         self.flags = flags
         """Names of enabled flags, such as `enableHierarchy`."""

@@ -137,6 +137,24 @@ def test_why_nobody_says_anything(run: Run) -> None:
     assert "doesn't wait: it has been running" in run("why", "runs").stdout
 
 
+@pytest.mark.parametrize("nodes", [0, 1, 2])
+def test_a_job_runs_as_soon_as_its_pods_have_nodes(
+    run: Run, source: job_objects.Fake, nodes: int
+) -> None:
+    """The status of its PodGroup may be some seconds late."""
+    rest = "- " * (2 - nodes)
+    source.found = job_objects.objects(
+        f"""
+        node n1 cpu=4
+        queue lab weight=1
+        job lab/late min=2 phase=Inqueue  {"n1 " * nodes}{rest}
+        """
+    )
+    said = run("why", "podgroup/late").stdout
+    assert ("doesn't wait: it has been running" in said) == (nodes == 2)
+    assert ("has been waiting for" in said) == (nodes < 2)
+
+
 def test_why_says_what_would_start_a_job(run: Run) -> None:
     """Only of jobs that wait, and found by the scheduler's own decisions."""
     text = run("why", "train").stdout
