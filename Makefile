@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 # The number of test processes; each process has a control plane of its own.
-JOBS ?= 4
+JOBS ?= 5
 # Tests start hundreds of daemons, so modules are compiled to bytecode once, as in the image.
 unexport PYTHONDONTWRITEBYTECODE
 

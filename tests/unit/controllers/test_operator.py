@@ -217,7 +217,7 @@ async def test_a_burst_of_groups_is_a_few_events(cluster: Cluster) -> None:
     """Kopf takes a millisecond for each. The newest one is among them, and each one of a Queue."""
     cluster.items["podgroups"] = [an_item(f"old{number}") for number in range(100)]
     async with operating(cluster) as (heard, _):
-        await patience.until(lambda: cluster.watched("podgroups"))
+        await patience.until(lambda: cluster.watched("podgroups") and cluster.watched("queues"))
         for number in range(200):
             await cluster.tell("podgroups", "ADDED", an_item(f"g{number}"))
         for number in range(5):
