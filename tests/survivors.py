@@ -1,7 +1,11 @@
-"""Processes that ought to have ended."""
+"""Processes that ought to end with their parent, and to have ended."""
 
+import json
+import subprocess
+import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 PATIENCE_SECONDS = 60.0
@@ -24,3 +28,23 @@ def all_gone(process_ids: Mapping[str, int]) -> bool:
             return False
         time.sleep(0.05)
     return True
+
+
+@contextmanager
+def parent(
+    script: str, directory: Path, *words: str
+) -> Iterator[tuple[subprocess.Popen[str], dict[str, int]]]:
+    """A Python process that starts others, and the process ids that it prints as a JSON object."""
+    with subprocess.Popen(  # noqa: S603 - this Python on the text of a test
+        [sys.executable, "-c", script, str(directory), *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        try:
+            line = process.stdout.readline()
+            assert line, "the process could not start the others"
+            yield process, json.loads(line)
+        finally:
+            process.kill()

@@ -1,11 +1,7 @@
 """The sandbox behaves like a cluster, and leaves nothing behind however it ends."""
 
 import json
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -65,24 +61,6 @@ def run(plane: control_plane.ControlPlane, pod: client.Object) -> client.Object:
 def conditions(seen: client.Object) -> dict[str, str]:
     """An object's conditions by type."""
     return {each["type"]: each["status"] for each in seen["status"].get("conditions") or ()}
-
-
-@contextmanager
-def child(directory: Path, *words: str) -> Iterator[tuple[subprocess.Popen[str], dict[str, int]]]:
-    """A Python process with a sandbox of its own, and the sandbox's process ids."""
-    with subprocess.Popen(  # noqa: S603  # this Python on the text above
-        [sys.executable, "-c", CHILD, str(directory), *words],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    ) as process:
-        assert process.stdout is not None
-        try:
-            line = process.stdout.readline()
-            assert line, "the child could not start a sandbox"
-            yield process, json.loads(line)
-        finally:
-            process.kill()
 
 
 def test_server_reports_the_pinned_version(plane: control_plane.ControlPlane) -> None:
@@ -289,7 +267,7 @@ def test_two_sandboxes_live_side_by_side(
 
 def test_sandbox_ends_with_its_parent(tmp_path: Path) -> None:
     """Whatever ends the Python process ends everything that it started."""
-    with child(tmp_path, "wait") as (process, process_ids):
+    with survivors.parent(CHILD, tmp_path, "wait") as (process, process_ids):
         assert all(map(survivors.alive, process_ids.values()))
         process.kill()
         process.wait(CLAIM_SECONDS)
@@ -298,7 +276,7 @@ def test_sandbox_ends_with_its_parent(tmp_path: Path) -> None:
 
 def test_kept_sandbox_runs_until_it_is_stopped(tmp_path: Path) -> None:
     """It outlives the Python process, refuses a second one in its place, and stops on demand."""
-    with child(tmp_path, "keep") as (process, process_ids):
+    with survivors.parent(CHILD, tmp_path, "keep") as (process, process_ids):
         process.wait(CLAIM_SECONDS)
     try:
         assert all(map(survivors.alive, process_ids.values()))

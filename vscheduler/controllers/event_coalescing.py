@@ -71,7 +71,7 @@ class EventCoalescing:
         response = await send(request)
         here = request.url.raw_path.endswith(paths.POD_GROUPS.everywhere)
         if here and response.status == OK:
-            content: Watched | Listed
+            content: Body
             if "watch" in request.url.query:
                 content = Watched(response.content, self)
             else:
@@ -123,8 +123,8 @@ class EventCoalescing:
         return event.type == DELETED and event.object.metadata.uid in self._known
 
 
-class Listed:
-    """The body of a list. All that isn't defined here is the body's own."""
+class Body:
+    """The body of an answer. All that isn't defined in a subclass is the body's own."""
 
     def __init__(self, content: aiohttp.StreamReader, coalescing: EventCoalescing) -> None:
         self._content = content
@@ -132,6 +132,10 @@ class Listed:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._content, name)
+
+
+class Listed(Body):
+    """The body of a list."""
 
     async def read(self, most: int = -1) -> bytes:
         """Return the whole body, with fewer PodGroups."""
@@ -139,15 +143,8 @@ class Listed:
         return self._coalescing.of_list(await self._content.read())
 
 
-class Watched:
-    """The body of a watch. All that isn't defined here is the body's own."""
-
-    def __init__(self, content: aiohttp.StreamReader, coalescing: EventCoalescing) -> None:
-        self._content = content
-        self._coalescing = coalescing
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._content, name)
+class Watched(Body):
+    """The body of a watch."""
 
     async def iter_chunked(self, most: int) -> AsyncIterator[bytes]:
         """Iterate over the body with fewer events, and at most one piece in GATHER_SECONDS."""

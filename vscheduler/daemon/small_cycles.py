@@ -33,8 +33,6 @@ class SmallCycles:
 
     def __init__(self) -> None:
         self._last_was_small = False
-        self._policy: policy.Policy | None = None
-        self._ours = False
 
     async def run(
         self,
@@ -55,9 +53,7 @@ class SmallCycles:
 
     def expects(self, configured: policy.Policy) -> bool:
         """Whether the next cycle, with this policy, is to run in the event loop."""
-        if configured is not self._policy:
-            self._policy, self._ours = configured, _is_ours(configured)
-        return self._ours and self._last_was_small
+        return self._last_was_small and configured.memo("is ours", partial(_is_ours, configured))
 
     def ended(self, units: int, cpu_seconds: float) -> None:
         """Record what a cycle has cost."""
@@ -65,6 +61,6 @@ class SmallCycles:
 
 
 def _is_ours(configured: policy.Policy) -> bool:
-    plugins = [setting.plugin for tier in configured.tiers for setting in tier]
+    plugins = [setting.plugin for setting in configured.settings]
     actions = [setting.action for setting in configured.actions]
     return all(each.__module__.startswith(OURS) for each in (*plugins, *actions))

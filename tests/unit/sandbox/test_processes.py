@@ -1,11 +1,8 @@
-import json
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -107,26 +104,10 @@ def test_lock_has_a_name_of_its_own(tmp_path: Path) -> None:
     assert not processes.is_running(tmp_path)
 
 
-@contextmanager
-def parent(folder: Path) -> Iterator[tuple["subprocess.Popen[str]", dict[str, int]]]:
-    """A process with two that are supervised, and the process ids of those and the supervisor."""
-    with subprocess.Popen(  # noqa: S603 - this Python on the text above
-        [sys.executable, "-c", PARENT, str(folder)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    ) as process:
-        assert process.stdout is not None
-        try:
-            yield process, json.loads(process.stdout.readline())
-        finally:
-            process.kill()
-
-
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_all_end_with_the_parent(tmp_path: Path, number: signal.Signals) -> None:
     """Whatever ends it."""
-    with parent(tmp_path) as (process, process_ids):
+    with survivors.parent(PARENT, tmp_path) as (process, process_ids):
         assert len(process_ids) == 3
         assert all(map(survivors.alive, process_ids.values()))
         process.send_signal(number)
@@ -135,6 +116,6 @@ def test_all_end_with_the_parent(tmp_path: Path, number: signal.Signals) -> None
 
 def test_all_end_with_a_killed_supervisor(tmp_path: Path) -> None:
     """The kernel does what the supervisor can't any more."""
-    with parent(tmp_path) as (_, process_ids):
+    with survivors.parent(PARENT, tmp_path) as (_, process_ids):
         os.kill(process_ids["supervisor"], signal.SIGKILL)
         assert survivors.all_gone(process_ids)

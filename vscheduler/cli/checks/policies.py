@@ -35,7 +35,7 @@ def traps(configured: policy.Policy, *, autoscaler: bool) -> list[Trap]:
     """
     found = [*_starting(configured), *_evicting(configured), *_idle(configured)]
     if autoscaler and configured.runs("enqueue"):
-        deciding = [each.plugin.name for each in _settings(configured) if _admits(each)]
+        deciding = [each.plugin.name for each in configured.settings if _admits(each)]
         message = (
             "enqueue keeps a group Pending while it can't be promised what it needs "
             f"({', '.join(deciding) or 'no plugin is asked'}); whoever makes pods only for groups "
@@ -60,7 +60,7 @@ def path_of(tree: object, trap: Trap) -> validation.Path:
 
 def setting_of(configured: policy.Policy, name: str) -> policy.PluginSetting | None:
     """Return the setting of a plugin; None if the plugin isn't configured."""
-    return next((each for each in _settings(configured) if each.plugin.name == name), None)
+    return next((each for each in configured.settings if each.plugin.name == name), None)
 
 
 def has(configured: policy.Policy, name: str, flag: str = "") -> bool:
@@ -69,12 +69,8 @@ def has(configured: policy.Policy, name: str, flag: str = "") -> bool:
     return setting is not None and (not flag or flag in setting.flags)
 
 
-def _settings(configured: policy.Policy) -> Iterator[policy.PluginSetting]:
-    return (each for tier in configured.tiers for each in tier)
-
-
 def _any(configured: policy.Policy, hook: str) -> bool:
-    return any(hook in each.answers for each in _settings(configured))
+    return any(hook in each.answers for each in configured.settings)
 
 
 def _starting(configured: policy.Policy) -> Iterator[Trap]:
@@ -107,7 +103,7 @@ def _evicting(configured: policy.Policy) -> Iterator[Trap]:
         if not _any(configured, "job_starving"):
             message = f"{action} does nothing: no plugin says that a job starves (gang does)"
             yield Trap("actions", message)
-        elif not any(_entitles(each, hook) for each in _settings(configured)):
+        elif not any(_entitles(each, hook) for each in configured.settings):
             who = "proportion and capacity do" if action == "reclaim" else "priority and drf do"
             message = f"{action} evicts nobody: no plugin says who may lose pods to whom ({who})"
             yield Trap("actions", message)
@@ -122,9 +118,7 @@ def _evicting(configured: policy.Policy) -> Iterator[Trap]:
 
 
 def _shuffling(configured: policy.Policy) -> Iterator[Trap]:
-    naming = [
-        each.plugin.name for each in _settings(configured) if "shuffle_victims" in each.answers
-    ]
+    naming = [each.plugin.name for each in configured.settings if "shuffle_victims" in each.answers]
     if "pdb" in naming:  # only with compatibility: volcano
         message = (
             "with compatibility: volcano, shuffle evicts every running pod with labels that no "

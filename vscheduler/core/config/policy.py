@@ -158,7 +158,7 @@ class Policy:
 
     def has_plugin(self, plugin: str) -> bool:
         """Whether a plugin of this name is configured."""
-        return any(setting.plugin.name == plugin for tier in self.tiers for setting in tier)
+        return any(setting.plugin.name == plugin for setting in self.settings)
 
     def has_tree(self, plugin: str) -> bool:
         """Whether a plugin of this name is configured with hierarchical queues."""

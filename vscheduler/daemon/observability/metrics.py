@@ -1,14 +1,33 @@
 """Counters, gauges and histograms of the daemon. Their names and help texts are in metric_table."""
 
 from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 import prometheus_client
+from prometheus_client import metrics
 
 from vscheduler.core.model import decisions
 from vscheduler.daemon.leader_election import api
 from vscheduler.daemon.observability import metric_table, share_gauges
 
 MILLISECONDS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)
+
+Metric = TypeVar("Metric", bound=metrics.MetricWrapperBase)
+
+
+class Series(dict[tuple[str, tuple[str, ...]], Metric]):
+    """Metrics by name and labels, which the library looks up under a lock, each time."""
+
+    def __init__(self, metrics: Mapping[str, Metric]) -> None:
+        super().__init__()
+        self._metrics = metrics
+
+    def __missing__(self, key: tuple[str, tuple[str, ...]]) -> Metric:
+        """Return a series that hasn't been used yet."""
+        name, labels = key
+        metric = self._metrics[name]
+        self[key] = found = metric.labels(*labels) if labels else metric
+        return found
 
 
 class Metrics:
@@ -40,9 +59,7 @@ class Metrics:
                         registry=self.registry,
                         buckets=MILLISECONDS,
                     )
-        self._labelled: dict[tuple[str, tuple[str, ...]], prometheus_client.Counter] = {}
-        self._timed: dict[tuple[str, tuple[str, ...]], prometheus_client.Histogram] = {}
-        """Counters and histograms by name and labels, which the library looks up under a lock."""
+        self._counted, self._timed = Series(self._counters), Series(self._histograms)
         self._holders: dict[str, str] = {}
         """The last known holder of each Lease."""
         self._shares = share_gauges.ShareGauges()
@@ -170,15 +187,7 @@ class Metrics:
         self._gauges["vscheduler_ungrouped_pods"].set(ungrouped)
 
     def _count(self, name: str, *labels: str, by: float = 1) -> None:
-        counter = self._labelled.get((name, labels))
-        if counter is None:
-            found = self._counters[name]
-            counter = self._labelled[name, labels] = found.labels(*labels) if labels else found
-        counter.inc(by)
+        self._counted[name, labels].inc(by)
 
     def _observe(self, name: str, seconds: float, *labels: str) -> None:
-        histogram = self._timed.get((name, labels))
-        if histogram is None:
-            found = self._histograms[name]
-            histogram = self._timed[name, labels] = found.labels(*labels) if labels else found
-        histogram.observe(seconds * 1000)
+        self._timed[name, labels].observe(seconds * 1000)

@@ -6,7 +6,6 @@ from enum import IntEnum
 from typing import TypeAlias, TypeVar
 
 import msgspec
-from msgspec import structs
 from msgspec.structs import replace
 
 from vscheduler.core.model import (
@@ -299,7 +298,7 @@ def _starts(before: pods.Pod, after: pods.Pod) -> bool:
     if task is not None and after.task is not None:
         at = after.task.scheduled_at
         task = replace(task, status=after.status, scheduled_at=at)
-    return structs.replace(before, status=after.status, task=task, answer=after.answer) == after
+    return replace(before, status=after.status, task=task, answer=after.answer) == after
 
 
 def resources_of(value: Value | None) -> set[str]:

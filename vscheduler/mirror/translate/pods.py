@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 import msgspec
-from msgspec import structs
 from msgspec.structs import replace
 
 from vscheduler.core.model import constraints, jobs, pod_texts, snapshot
@@ -114,18 +113,18 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
         assert self.task is not None
         status = jobs.TaskStatus.BINDING
         task = replace(self.task, status=status, node=node)
-        return structs.replace(self, status=status, node=node, task=task)
+        return replace(self, status=status, node=node, task=task)
 
     def leaving(self) -> "Pod":
         """Return the pod as Releasing, while its eviction is in flight."""
         assert self.task is not None
         status = jobs.TaskStatus.RELEASING
-        return structs.replace(self, status=status, task=replace(self.task, status=status))
+        return replace(self, status=status, task=replace(self.task, status=status))
 
     def of_class(self, pod_class: jobs.PodClass) -> "Pod":
         """Return the pod as one of another class."""
         task = self.task and replace(self.task, pod_class=pod_class)
-        return structs.replace(self, pod_class=pod_class, task=task)
+        return replace(self, pod_class=pod_class, task=task)
 
 
 class Translator:
