@@ -117,7 +117,7 @@ class Reflector(Generic[Event]):
         self._chance = chance
         self._version = ""
         self._failures = 0
-        self._size = pace.page_size
+        self._size = lists.first_size(path, pace.page_size)
         self._open: asyncio.Timeout | None = None
         self.heard_at = time.monotonic()
         """When the API server last sent anything about this kind, by time.monotonic()."""
@@ -193,15 +193,15 @@ class Reflector(Generic[Event]):
 
         The request names no resourceVersion, because an older state could show bound pods as
         unbound. When the continue token expires, the list is repeated in one piece. When a page is
-        too large, later pages are smaller.
+        too large, or a list in one piece, later pages are smaller.
         """
         try:
             version, found = await self._pages(self._size)
         except connection.Gone:
-            version, found = await self._pages(0)
+            version, found = await self._pages(0, responses.LIST_MAX_BYTES)
         except connection.Unavailable as error:
             if error.reason == responses.TOO_LARGE:
-                self._size = responses.smaller(self._size)
+                self._size = lists.smaller(self._size)
             raise
         self._sink(self._codec.replace(found))
         self._version = version
@@ -210,7 +210,7 @@ class Reflector(Generic[Event]):
         self.ever_listed = True
         log.info("watch.listed", path=self._path, objects=len(found), version=version)
 
-    async def _pages(self, size: int) -> tuple[str, list[Any]]:
+    async def _pages(self, size: int, most: int | None = None) -> tuple[str, list[Any]]:
         """Return the list's version and all objects, as decoded by the codec.
 
         The next page is requested while the current page is decoded. No raw page is kept: the codec
@@ -218,7 +218,7 @@ class Reflector(Generic[Event]):
         """
         found: list[Any] = []
         token = ""
-        ahead = asyncio.create_task(self._early.take(self._path, size, ""))
+        ahead = asyncio.create_task(self._early.take(self._path, size, "", most))
         try:
             while True:
                 page = await ahead
@@ -227,7 +227,7 @@ class Reflector(Generic[Event]):
                     raise connection.Unavailable("the list never ends")
                 token = page.metadata.continue_
                 if token:
-                    ahead = asyncio.create_task(self._early.take(self._path, size, token))
+                    ahead = asyncio.create_task(self._early.take(self._path, size, token, most))
                 items = page.items or []
                 for some in cooperative.slices(items):
                     read = self._read_some(some)

@@ -250,17 +250,15 @@ async def _has_caught_up(
 ) -> bool:
     selector = f"spec.schedulerName={name},{LIVE}"
     try:
-        listed = await objects.list_all(
-            link, paths.PODS.everywhere, {"fieldSelector": selector}, metadata_only=True
+        listed = await objects.list_versions(
+            link, paths.PODS.everywhere, {"fieldSelector": selector}
         )
     except connection.ApiError as error:
         log.warning("pods.not_listed", scheduler=name, message=str(error))
         await asyncio.sleep(LIST_RETRY_SECONDS)
         return False
-    named = [each["metadata"] for each in listed]
     wanted = [
-        entries.Reference(uid=each["uid"], resource_version=each["resourceVersion"])
-        for each in named
+        entries.Reference(uid=each.uid, resource_version=each.resource_version) for each in listed
     ]
     deadline = asyncio.get_running_loop().time() + BEHIND_PATIENCE_SECONDS
     while wanted := _behind(mirror, wanted):

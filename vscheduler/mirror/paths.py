@@ -41,6 +41,14 @@ class Path(str):
     name: str
     """The object's name; empty for a collection."""
 
+    @property
+    def is_custom(self) -> bool:
+        """Whether the kind is defined by a CRD: Kubernetes' own groups have no dot, or end in
+        .k8s.io.
+        """
+        group = self.api_version.rpartition("/")[0]
+        return "." in group and not group.endswith(".k8s.io")
+
     @classmethod
     def to(cls, text: str, *, kind: str = "", api_version: str = "", name: str = "") -> "Path":
         """Return a path to an object of this kind and name, or to a collection of this kind."""

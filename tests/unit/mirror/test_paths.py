@@ -53,6 +53,14 @@ def test_what_nothing_can_be_called_has_no_path(name: str) -> None:
         assert str(raised.value).isprintable()
 
 
+def test_custom_resources_are_told_from_kinds_of_kubernetes() -> None:
+    """By their group."""
+    assert paths.POD_GROUPS.everywhere.is_custom
+    assert paths.QUEUES.everywhere.with_query({"limit": "1"}).is_custom
+    built_in = (paths.PODS, paths.STORAGE_CLASSES, paths.BUDGETS, paths.REPLICA_SETS)
+    assert not any(each.everywhere.is_custom for each in built_in)
+
+
 def test_paths_are_those_of_kubernetes() -> None:
     """Of the core group and others, with namespaces and without, with and without a query."""
     assert [

@@ -1,14 +1,12 @@
 """Reads and writes of single objects as plain data, for callers without need of a fast path."""
 
-from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
-from vscheduler.cluster.http import connection, responses
+from vscheduler.cluster.http import connection, lists, responses
 from vscheduler.mirror import paths
-
-PAGE_SIZE = 500
 
 MANAGER_MAX = 128
 """Maximum length of a field manager's name."""
@@ -20,6 +18,9 @@ MaySend: TypeAlias = Callable[[], bool] | None
 
 PARTIAL = "PartialObjectMetadata"
 """The kind of objects in a metadata-only list."""
+
+
+Found = TypeVar("Found")
 
 
 class UnexpectedError(connection.Unavailable):
@@ -67,6 +68,26 @@ class _List(msgspec.Struct):
     kind: str
     items: list[_Item] | None
     metadata: _ListMetadata = msgspec.field(default_factory=_ListMetadata)
+
+
+class Version(msgspec.Struct, frozen=True):
+    """An object in a version."""
+
+    uid: str
+    resource_version: str = msgspec.field(name="resourceVersion")
+
+
+class _Versioned(msgspec.Struct):
+    metadata: Version
+
+
+class _Versions(msgspec.Struct):
+    kind: str
+    items: list[_Versioned] | None
+    metadata: _ListMetadata = msgspec.field(default_factory=_ListMetadata)
+
+
+_decode_versions = msgspec.json.Decoder(_Versions).decode
 
 
 def field_manager(scheduler: str) -> dict[str, str]:
@@ -156,33 +177,65 @@ async def list_all(
     small. When the continue token expires, the whole list is requested in one piece. Raises
     connection.ApiError.
     """
-    accept = connection.METADATA_LIST if metadata_only else connection.JSON
+    accept, kind = connection.JSON, path.kind
+    if metadata_only:
+        accept, kind = connection.METADATA_LIST, PARTIAL
+    at, size = path.with_query(params), lists.first_size(path)
+    return await _list(link, at, accept, f"{kind}List", _plain, size)
+
+
+async def list_versions(
+    link: connection.Connection, path: paths.Path, params: Mapping[str, str]
+) -> list[Version]:
+    """Return the newest version of all objects of a collection; otherwise as `list_all`.
+
+    The list is requested in one piece, which the API server answers from its cache, in half of the
+    time that pages take.
+    """
+    at = path.with_query(params)
+    return await _list(link, at, connection.METADATA_LIST, f"{PARTIAL}List", _versions, 0)
+
+
+async def _list(
+    link: connection.Connection,
+    path: paths.Path,
+    accept: str,
+    kind: str,
+    read: Callable[[bytes, str], tuple[Sequence[Found], str]],
+    size: int,
+) -> list[Found]:
+    """Return all objects, `size` on the first page; `read` returns those of a page, and the token
+    of the next page.
+    """
     try:
-        return await _pages(link, path, params, accept, PAGE_SIZE)
+        return await _pages(link, path, accept, kind, read, size)
     except connection.Gone:
-        return await _pages(link, path, params, accept, 0)
+        return await _pages(link, path, accept, kind, read, 0)
 
 
 async def _pages(
-    link: connection.Connection, path: paths.Path, params: Mapping[str, str], accept: str, size: int
-) -> list[Object]:
+    link: connection.Connection,
+    path: paths.Path,
+    accept: str,
+    kind: str,
+    read: Callable[[bytes, str], tuple[Sequence[Found], str]],
+    size: int,
+) -> list[Found]:
     """Return all objects, `size` objects per page; 0 means in one piece."""
-    kind = PARTIAL if accept == connection.METADATA_LIST else path.kind
-    found: list[Object] = []
+    found: list[Found] = []
     token = ""
     while True:
         query = {"limit": str(size) if size else "", "continue": token}
-        at = path.with_query({**params, **{name: text for name, text in query.items() if text}})
+        at = path.with_query({name: text for name, text in query.items() if text})
         try:
-            body = await link.call("GET", at, accept=accept, most_bytes=responses.PAGE_MAX_BYTES)
+            body = await link.call("GET", at, accept=accept, most_bytes=lists.most_bytes(size))
         except connection.Unavailable as error:
-            if error.reason != responses.TOO_LARGE or size <= 1:
+            if error.reason != responses.TOO_LARGE or size == 1:
                 raise
-            size = responses.smaller(size)
+            size = lists.smaller(size)
             continue
-        listed = _decoded(body)
-        token = _page(listed, f"{kind}List").metadata.continue_
-        found += listed.get("items") or []
+        some, token = read(body, kind)
+        found += some
         if not token:
             return found
 
@@ -230,14 +283,34 @@ def _checked(answer: bytes, path: paths.Path, name: str = "") -> Object:
     return stored
 
 
+def _plain(body: bytes, kind: str) -> tuple[Sequence[Object], str]:
+    """Read one page as plain data. Raises UnexpectedError."""
+    listed = _decoded(body)
+    return listed.get("items") or [], _page(listed, kind).metadata.continue_
+
+
+def _versions(body: bytes, kind: str) -> tuple[Sequence[Version], str]:
+    """Read the versions on one page. Raises UnexpectedError."""
+    try:
+        page = _decode_versions(body)
+    except responses.GARBAGE as error:
+        raise UnexpectedError(f"not a {kind}: {error}") from error
+    _check_kind(page.kind, kind)
+    return [each.metadata for each in page.items or ()], page.metadata.continue_
+
+
+def _check_kind(found: str, kind: str) -> None:
+    if found != kind:
+        raise UnexpectedError(f"not a {kind}, but a {found}")
+
+
 def _page(listed: Object, kind: str) -> _List:
     """Validate one page of a list. Raises UnexpectedError."""
     try:
         page = msgspec.convert(listed, _List)
     except msgspec.ValidationError as error:
         raise UnexpectedError(f"not a {kind}: {error}") from error
-    if page.kind != kind:
-        raise UnexpectedError(f"not a {kind}, but a {page.kind}")
+    _check_kind(page.kind, kind)
     return page
 
 

@@ -120,6 +120,7 @@ class PodGroupController:
         )
         self._pauses = pauses
         self._grace_seconds = options.grace_seconds
+        self._scan_seconds = min(pace.scan_seconds, options.grace_seconds)
         self._pace = pace
         self._changed = asyncio.Event()
         self._work: asyncio.Queue[tuple[str, Work]] = asyncio.Queue()
@@ -153,6 +154,7 @@ class PodGroupController:
     async def run(self) -> None:
         """Run forever. The lists of pods and PodGroups must be complete."""
         self.follow(self._lister.owners())
+        self._scan_at = time.monotonic() + self._scan_seconds
         async with asyncio.TaskGroup() as group:
             for number in range(self._pace.workers):
                 group.create_task(self._do(self._work), name=f"podgroups {number}")
@@ -179,7 +181,7 @@ class PodGroupController:
                 with self._failures.contained("podgroups", "unused ones"):
                     self._find_unused(started)
                 self._scanned = True
-                self._scan_at = started + min(self._pace.scan_seconds, self._grace_seconds)
+                self._scan_at = started + self._scan_seconds
             await asyncio.sleep(self._pace.rest_factor * (time.thread_time() - began))
 
     def _may_delete(self, now: float) -> bool:

@@ -12,6 +12,7 @@ from vscheduler.cluster.http import connection, lists
 from vscheduler.mirror import paths
 
 THINGS = paths.Path.to("/things")
+CUSTOM = paths.Path.to("/customs", api_version="example.com/v1")
 
 
 class Pages:
@@ -21,12 +22,14 @@ class Pages:
         self.count = count
         self.failures = failures
         self.asked: Counter[str] = Counter()
+        self.limits: list[str] = []
         self.all_asked = asyncio.Event()
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """A page with one object, whose name is the page's number."""
         token = request.query.get("continue", "")
         self.asked[token] += 1
+        self.limits.append(request.query.get("limit", ""))
         if self.asked.total() <= self.failures:
             return web.json_response({"code": 503, "message": "later"}, status=503)
         number = int(token or 0)
@@ -37,12 +40,14 @@ class Pages:
         return web.json_response({"metadata": metadata, "items": [{"number": number}]})
 
 
-async def read(early: lists.EarlyPages, size: int = lists.PAGE_SIZE) -> list[bytes]:
+async def read(
+    early: lists.EarlyPages, size: int = lists.PAGE_SIZE, path: paths.Path = THINGS
+) -> list[bytes]:
     """All objects of the list."""
     found: list[bytes] = []
     token = ""
     while True:
-        page = await early.take(THINGS, size, token)
+        page = await early.take(path, size, token)
         found += map(bytes, page.items or [])
         token = page.metadata.continue_
         if not token:
@@ -88,6 +93,16 @@ async def test_a_reader_of_other_pages_asks_itself(serve: Serve) -> None:
     await asyncio.wait_for(pages.all_asked.wait(), patience.SECONDS)
     assert len(await read(early, size=10)) == 1
     assert pages.asked == {"": 2}
+
+
+async def test_custom_resources_are_requested_in_one_piece(serve: Serve) -> None:
+    """The API server has them in its cache; pages of them are expensive. All others have pages."""
+    pages = Pages(1)
+    early = lists.EarlyPages(await serve(pages.answer), [CUSTOM])
+    await asyncio.wait_for(pages.all_asked.wait(), patience.SECONDS)
+    assert len(await read(early, lists.first_size(CUSTOM), CUSTOM)) == 1
+    assert len(await read(early)) == 1
+    assert pages.limits == ["", "500"]
 
 
 async def test_early_pages_have_a_bound(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ import pytest
 from aiohttp import web
 
 from tests.unit.cluster.conftest import Serve
-from vscheduler.cluster.http import connection, objects, responses
+from vscheduler.cluster.http import connection, lists, objects, responses
 from vscheduler.mirror import paths
 
 THINGS = paths.Path.to("/things")
@@ -33,8 +33,9 @@ class Listed:
         self.asked.append((str(begin), limit))
         end = begin + int(limit or len(self.items))
         metadata = {"continue": str(end)} if end < len(self.items) else {}
+        kind = "PartialObjectMetadataList" if "as=" in request.headers["Accept"] else "List"
         return web.json_response(
-            {"kind": "List", "metadata": metadata, "items": self.items[begin:end]}
+            {"kind": kind, "metadata": metadata, "items": self.items[begin:end]}
         )
 
 
@@ -62,6 +63,40 @@ async def test_an_object_that_is_too_large_for_a_page_is_the_end_of_a_list(
             await objects.list_all(link, THINGS, {})
     assert told.value.reason == responses.TOO_LARGE
     assert [limit for _, limit in server.asked] == ["500", "62", "7", "1", "1"]
+
+
+async def test_what_is_too_large_for_one_piece_is_had_in_pages(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Custom resources, and versions of any objects."""
+    monkeypatch.setattr(lists, "WHOLE_MAX_BYTES", 2000)
+    server = Listed(*[1000] * 3)
+    link = await serve(server.answer)
+    custom = paths.Path.to("/things", api_version="example.com/v1")
+    assert await objects.list_all(link, custom, {}) == server.items
+    found = await objects.list_versions(link, THINGS, {})
+    assert [(each.uid, each.resource_version) for each in found] == [("u", "1")] * 3
+    assert server.asked == [("0", ""), ("0", "4000")] * 2
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"kind": "PodList", "items": []},
+        {"kind": "PartialObjectMetadataList", "items": [{"metadata": {"uid": "u"}}]},
+        {"kind": "PartialObjectMetadataList", "items": [{"metadata": {"uid": 1}}]},
+        ["a"],
+    ],
+)
+async def test_versions_come_from_a_list_of_metadata(answer: object, serve: Serve) -> None:
+    """Anything else is no answer: nobody may go on without the newest versions."""
+
+    async def answered(request: web.Request) -> web.Response:
+        del request
+        return web.json_response(answer)
+
+    with pytest.raises(objects.UnexpectedError):
+        await objects.list_versions(await serve(answered), THINGS, {})
 
 
 async def test_what_is_no_answer_is_no_reason_for_smaller_pages(serve: Serve) -> None:

@@ -16,7 +16,7 @@ from tests import patience
 from tests.unit.cluster import test_reflector
 from tests.unit.cluster.conftest import Serve
 from vscheduler.cluster import leases, reflector
-from vscheduler.cluster.http import connection, objects, responses
+from vscheduler.cluster.http import connection, lists, objects, responses
 from vscheduler.mirror import paths
 
 THINGS = paths.Path.to("/things")
@@ -308,12 +308,19 @@ async def test_a_watch_that_cannot_be_read_is_begun_anew(
     assert [each["event"] for each in told].count("watch.failed") == 1
 
 
-async def test_pages_that_are_too_large_become_smaller(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("api_version", "limits"),
+    [("v1", ["500", "62", "7"]), ("example.com/v1", ["", "4000", "500", "62", "7"])],
+)
+async def test_lists_that_are_too_large_are_had_in_smaller_pages(
+    api_version: str, limits: list[str], serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A tenant may have five hundred pods of a megabyte each."""
+    """A tenant may have five hundred pods of a megabyte each, or as many PodGroups, which are
+    requested in one piece at first.
+    """
     monkeypatch.setattr(responses, "PAGE_MAX_BYTES", 1000)
-    limits: list[str] = []
+    monkeypatch.setattr(lists, "WHOLE_MAX_BYTES", 1000)
+    asked: list[str] = []
 
     async def answer(request: web.Request) -> web.StreamResponse:
         if "watch" in request.query:
@@ -321,14 +328,14 @@ async def test_pages_that_are_too_large_become_smaller(
             await response.prepare(request)
             await asyncio.sleep(patience.SECONDS)
             return response
-        limits.append(request.query["limit"])
-        return a_list(*(an_item("a") for _ in range(int(limits[-1]))))
+        asked.append(request.query.get("limit", ""))
+        return a_list(*(an_item("a") for _ in range(int(asked[-1] or 5000))))
 
     link = await serve(answer)
     seen: list[test_reflector.Event] = []
     watch: reflector.Reflector[test_reflector.Event] = reflector.Reflector(
         link,
-        THINGS,
+        paths.Path.to("/things", api_version=api_version),
         test_reflector.Names(),
         seen.extend,
         pace=test_reflector.FAST,
@@ -338,7 +345,7 @@ async def test_pages_that_are_too_large_become_smaller(
     await patience.until(lambda: seen)
     task.cancel()
     await asyncio.wait([task])
-    assert limits == ["500", "62", "7"]
+    assert asked == limits
 
 
 TEXT = b"one\ntwo\n\nthree\nand what isn't whole"
