@@ -8,7 +8,13 @@ import pytest
 
 PACKAGE = Path(__file__).parents[2] / "vscheduler"
 
-CORE_USES = {"msgspec.Struct", "msgspec.field", "msgspec.structs.replace", "structs.replace"}
+CORE_USES = {
+    "msgspec.Struct",
+    "msgspec.field",
+    "msgspec.structs.replace",
+    "msgspec.structs.force_setattr",
+    "structs.replace",
+}
 """What the core may use of msgspec: values, and no decoder."""
 
 NEEDED = {"init", "compare", "repr", "hash"}

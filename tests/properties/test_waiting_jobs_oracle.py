@@ -1,6 +1,5 @@
 """What is kept and shared of waiting jobs, against deciding anew about each of them."""
 
-import dataclasses
 import random
 
 import msgspec
@@ -47,7 +46,7 @@ class Compared:
 
 def as_new(job: jobs.Job) -> jobs.Job:
     """The same job, of which nothing is kept."""
-    return dataclasses.replace(job)
+    return msgspec.structs.replace(job)
 
 
 def searched_again(of: session.Session) -> list[object]:

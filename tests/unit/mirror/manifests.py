@@ -209,7 +209,7 @@ def names(tasks: Iterable[Any]) -> list[str]:
 
 def _job(job: jobs.Job) -> Document:
     """Classes compare by identity, so they are written out."""
-    fields = {name: getattr(job, name) for name in job.__slots__ if name != "tasks"}
+    fields = {name: getattr(job, name) for name in job.__struct_fields__ if name != "tasks"}
     fields["classes"] = [(_kind(pod_class), counts) for pod_class, counts in job.classes.items()]
     tasks = []
     for task in job.tasks:

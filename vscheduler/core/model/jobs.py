@@ -6,9 +6,10 @@ import operator
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, NewType, Protocol, TypeVar
+from typing import Any, ClassVar, NewType, Protocol, TypeVar
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from vscheduler.core.model import constraints, resources
 
@@ -236,9 +237,11 @@ class GroupState(msgspec.Struct, frozen=True, kw_only=True):
     failed: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
-    """A PodGroup with its pods, at the time of the snapshot."""
+class Job(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+    """A PodGroup with its pods, at the time of the snapshot.
+
+    What is derived from the fields is computed once, and is no part of comparisons.
+    """
 
     id: JobId
     uid: str
@@ -247,74 +250,73 @@ class Job:
     queue: str
     created: float
     min_member: int = 1
-    min_task_member: Mapping[str, int] = field(default_factory=dict)
+    min_task_member: Mapping[str, int] = {}
     min_resources: resources.ResourceMap | None = None
     sub_groups: tuple[SubGroup, ...] = ()
     hard_topology: str = ""
     """The field that requires the pods, or a sub-group's pods, to be close to each other in the
     network. Empty: none."""
     priority: int = 0
-    state: GroupState = field(default_factory=GroupState)
+    state: GroupState = GroupState()
     tasks: tuple[Task, ...] = ()
     """Sorted by UID."""
     rejections: tuple[InvalidPod, ...] = ()
     """Invalid pods, which are no tasks. Sorted by name."""
-    counts: dict[TaskStatus, int] = field(default_factory=dict)
+    counts: dict[TaskStatus, int] = {}
     """Number of tasks by status, with an entry for every status."""
-    allocated: resources.ResourceMap = field(default_factory=dict)
+    allocated: resources.ResourceMap = {}
     """Amounts held by tasks in HOLDING."""
-    pending: resources.ResourceMap = field(default_factory=dict)
+    pending: resources.ResourceMap = {}
     """Amounts requested by Pending tasks."""
-    classes: Mapping[PodClass, tuple[int, int]] = field(default_factory=dict)
+    classes: Mapping[PodClass, tuple[int, int]] = {}
     """Number of tasks in HOLDING, and number of Pending tasks, by class. Classes without any are
     left out."""
-    annotations: Mapping[str, str] = field(default_factory=dict)
-    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = {}
+    labels: Mapping[str, str] = {}
 
-    # Derived fields, computed once and shared by all cycles that see this Job object.
-    ready_tasks: int = field(init=False, compare=False, repr=False)
+    ready_tasks: ClassVar[int]
     """Number of tasks in READY."""
-    valid_tasks: int = field(init=False, compare=False, repr=False)
+    valid_tasks: ClassVar[int]
     """Number of tasks in VALID."""
-    scheduled_tasks: int = field(init=False, compare=False, repr=False)
+    scheduled_tasks: ClassVar[int]
     """Number of tasks in SCHEDULED."""
-    pending_best_effort: int = field(init=False, compare=False, repr=False)
+    pending_best_effort: ClassVar[int]
     """Number of Pending tasks that request nothing but a pod slot."""
-    elastic: resources.ResourceMap = field(init=False, compare=False, repr=False)
+    elastic: ClassVar[resources.ResourceMap]
     """Amounts held above minResources; all without these (Volcano: GetElasticResources)."""
-    has_all: bool = field(init=False, compare=False, repr=False)
+    has_all: ClassVar[bool]
     """Whether no pod waits, and all minimums are met, whatever phase is stored."""
-    fully_scheduled: bool = field(init=False, compare=False, repr=False)
+    fully_scheduled: ClassVar[bool]
     """Whether the PodGroup has started, no pod waits, and all minimums are met."""
-    protected: bool = field(init=False, compare=False, repr=False)
+    protected: ClassVar[bool]
     """Whether the PodGroup forbids eviction of its pods."""
-    _memo: dict[str, Any] = field(init=False, compare=False, repr=False, default_factory=dict)
+    _memo: ClassVar[dict[str, Any]]
 
     def __post_init__(self) -> None:
+        if len(self.counts) < len(NO_TASKS):
+            force_setattr(self, "counts", {**NO_TASKS, **self.counts})
         ready = valid = scheduled = 0
         for status, count in self.counts.items():
-            ready += count * (status in READY)
-            valid += count * (status in VALID)
-            scheduled += count * (status in SCHEDULED)
-        waits = 0
-        for pod_class, (_, waiting) in self.classes.items():
-            waits += waiting * pod_class.best_effort
-        least, elastic = self.min_resources or {}, {}
-        for name, has in self.allocated.items():
-            if (surplus := has - least.get(name, 0)) > 0:
-                elastic[name] = surplus
-        put = object.__setattr__  # unrolled: on a large cluster all jobs are created at once
-        put(self, "counts", {**NO_TASKS, **self.counts})
-        put(self, "ready_tasks", ready)
-        put(self, "valid_tasks", valid)
-        put(self, "scheduled_tasks", scheduled)
-        put(self, "pending_best_effort", waits)
-        put(self, "elastic", elastic)
+            if count:
+                ready += count * (status in READY)
+                valid += count * (status in VALID)
+                scheduled += count * (status in SCHEDULED)
+        waits = sum([each.best_effort * n for each, (_, n) in self.classes.items()])
+        least = self.min_resources or {}
+        surplus = [(name, has - least.get(name, 0)) for name, has in self.allocated.items()]
         waits_for_pods = ready < self.min_member or 0 < scheduled < self.min_member
-        has_all = not (waits_for_pods or any(self.counts.get(each) for each in WAITING))
-        put(self, "has_all", has_all)
-        put(self, "fully_scheduled", has_all and self.state.phase not in YOUNG)
-        put(self, "protected", self.preemptable.lower() == "false")
+        has_all = not (waits_for_pods or any(self.counts[each] for each in WAITING))
+        self.__dict__.update(
+            ready_tasks=ready,
+            valid_tasks=valid,
+            scheduled_tasks=scheduled,
+            pending_best_effort=waits,
+            elastic={name: amount for name, amount in surplus if amount > 0},
+            has_all=has_all,
+            fully_scheduled=has_all and self.state.phase not in YOUNG,
+            protected=self.preemptable.lower() == "false",
+            _memo={},
+        )
 
     def memo(self, key: str, compute: Callable[[], Value]) -> Value:
         """Return the value under this key, computed on first use, from the job alone."""
@@ -351,17 +353,16 @@ class Job:
 def tally(tasks: Iterable[Task]) -> dict[str, object]:
     """Return the fields of a Job derived from its tasks."""
     ordered = sorted(tasks, key=operator.attrgetter("uid"))
-    counts: dict[TaskStatus, int] = {}
+    counts = dict(NO_TASKS)
     classes: dict[PodClass, tuple[int, int]] = {}
     for task in ordered:
         status = task.status
-        counts[status] = counts.get(status, 0) + 1
+        counts[status] += 1
         waits = status is TaskStatus.PENDING
         if waits or status in HOLDING:
             holding, waiting = classes.get(task.pod_class, (0, 0))
             classes[task.pod_class] = (holding, waiting + 1) if waits else (holding + 1, waiting)
-    allocated: dict[str, int] = {}
-    pending: dict[str, int] = {}
+    allocated, pending = dict[str, int](), dict[str, int]()
     for pod_class, (holding, waiting) in classes.items():
         for sums, count in ((allocated, holding), (pending, waiting)):
             if count:

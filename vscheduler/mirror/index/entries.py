@@ -1,6 +1,5 @@
 """Entries of the Mirror: objects translated to the model, with their defects."""
 
-import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from enum import IntEnum
 from typing import TypeAlias, TypeVar
@@ -283,7 +282,7 @@ def change(before: Value | None, after: Value | None) -> Change:
         case pods.Pod(), pods.Pod():
             is_step = _starts(before, after)
         case translation.Group(), translation.Group():
-            as_after = dataclasses.replace(before.job, state=after.job.state)
+            as_after = replace(before.job, state=after.job.state)
             is_step = replace(before, job=as_after) == after
         case _:
             is_step = False

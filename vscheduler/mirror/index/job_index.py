@@ -4,9 +4,10 @@ import bisect
 import operator
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
+
+from msgspec.structs import replace
 
 from vscheduler.core.model import jobs
 from vscheduler.mirror.translate import pods, translation

@@ -3,11 +3,11 @@
 import json
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click import testing
+from msgspec.structs import replace
 
 from tests.web import clusters, stage
 from vscheduler.cli import main

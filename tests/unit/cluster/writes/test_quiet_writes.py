@@ -1,7 +1,6 @@
 """Writes that tell nobody anything new, and wait until no binds are added any more."""
 
 import asyncio
-import dataclasses
 from typing import Any
 
 import pytest
@@ -73,7 +72,7 @@ async def test_a_group_of_one_pod_costs_a_write_less_while_others_are_bound(
         decisions.Bind(task=test_status_writer.a_task(f"a-{n}"), node="n1") for n in range(pods)
     )
     tallied: dict[str, Any] = jobs.tally([bind.task for bind in binds])
-    job = dataclasses.replace(test_status_writer.STORED, **tallied)
+    job = replace(test_status_writer.STORED, **tallied)
     async with test_status_writer.desk(serve) as made:
         made.report(
             replace(test_status_writer.RUNS, phase=jobs.Phase.INQUEUE, running=0),
@@ -105,7 +104,7 @@ async def test_a_group_made_for_pods_is_not_said_to_lack_them(
     reason = decisions.Reason(code=decisions.ReasonCode.TOO_FEW_PODS, queue="q", minimum=1)
     empty = replace(test_status_writer.WAITS, unplaced=(), reason=reason)
     blank = jobs.GroupState(blank=True)
-    job = dataclasses.replace(test_status_writer.STORED, name=name)
+    job = replace(test_status_writer.STORED, name=name)
     async with test_status_writer.desk(serve) as made:
         made.group = status_writer.StoredGroup(uid="uid-a", resource_version="7", state=blank)
         made.report(empty, job=job)
@@ -113,7 +112,7 @@ async def test_a_group_made_for_pods_is_not_said_to_lack_them(
         assert len(made.group_bodies()) == len(phases) - 1
         made.report(
             test_status_writer.RUNS,
-            job=dataclasses.replace(job, tasks=(test_status_writer.a_task("a-0"),)),
+            job=replace(job, tasks=(test_status_writer.a_task("a-0"),)),
         )
         await patience.until(lambda: len(made.group_bodies()) == len(phases))
         assert [body["status"]["phase"] for body in made.group_bodies()] == phases

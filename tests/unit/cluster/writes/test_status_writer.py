@@ -1,5 +1,4 @@
 import asyncio
-import dataclasses
 import json
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
@@ -92,7 +91,7 @@ class Desk:
             carried=carried,
         )
         state = self.group.state if self.group else jobs.GroupState()
-        self.reporter.report(result, {JOB: dataclasses.replace(job, state=state)}, "cycle-1")
+        self.reporter.report(result, {JOB: replace(job, state=state)}, "cycle-1")
 
     async def settle(self, seconds: float = 0.06) -> None:
         """Until nothing waits, rests included."""

@@ -1,4 +1,3 @@
-import dataclasses
 from typing import Any
 
 import pytest
@@ -101,7 +100,7 @@ def divided(min_member: int, picture: str, **policy: Any) -> jobs.Job:
         replace(task, labels={"part": task.role} if task.role else {}) for task in job.tasks
     )
     sub_group = jobs.SubGroup(**{"name": "by part", "size": 2, "keys": ("part",), **policy})
-    return dataclasses.replace(job, tasks=tasks, sub_groups=(sub_group,))
+    return replace(job, tasks=tasks, sub_groups=(sub_group,))
 
 
 SUB_GROUPS = {
@@ -167,9 +166,7 @@ def test_a_policy_without_keys_makes_one_sub_group(
 def test_a_pod_is_in_the_first_policy_that_it_matches() -> None:
     """The others don't count it."""
     job = divided(1, "a:p a:p", minimum=1)
-    job = dataclasses.replace(
-        job, sub_groups=(*job.sub_groups, replace(job.sub_groups[0], name="second"))
-    )
+    job = replace(job, sub_groups=(*job.sub_groups, replace(job.sub_groups[0], name="second")))
     reason = PLUGIN.job_valid(job_state.JobState(job))
     assert reason is not None
     assert (reason.subject, reason.tasks) == ("second", 0)

@@ -1,8 +1,7 @@
 """States of jobs are made when asked for, and are complete for whoever goes through them."""
 
-import dataclasses
-
 import pytest
+from msgspec.structs import replace
 
 from tests.unit.core import sessions
 from vscheduler.core.config import cycle_rules
@@ -49,7 +48,7 @@ def test_settled_jobs_whose_phase_is_not_stored_are_admitted_and_request_nothing
     """Others have the phase that is stored."""
     phases = jobs.Phase.PENDING, jobs.Phase.INQUEUE, jobs.Phase.RUNNING
     every = {
-        name: dataclasses.replace(sessions.job(name), state=jobs.GroupState(phase=phase))
+        name: replace(sessions.job(name), state=jobs.GroupState(phase=phase))
         for name, phase in zip("abc", phases, strict=True)
     }
     settled = settled_jobs.SettledJobs(None, {each.id: each for each in every.values()})
@@ -61,9 +60,7 @@ def test_settled_jobs_whose_phase_is_not_stored_are_admitted_and_request_nothing
 
 def test_settled_jobs_were_promised_nothing_more() -> None:
     """Others with minResources may have been, whether or not they are parked."""
-    promised = {
-        name: dataclasses.replace(sessions.job(name), min_resources={"cpu": 1}) for name in "dcba"
-    }
+    promised = {name: replace(sessions.job(name), min_resources={"cpu": 1}) for name in "dcba"}
     awake, parked = ({promised[name].id: promised[name] for name in each} for each in ("d", "b"))
     other = sessions.job("e")
     settled = settled_jobs.SettledJobs(None, {promised["c"].id: promised["c"]})

@@ -113,17 +113,17 @@ def test_another_policy_or_a_queue_that_is_gone_forgets_all() -> None:
 
 def test_jobs_that_may_ask_for_more_stay_awake() -> None:
     """They wait, must stay close to each other, or hold less than they were promised."""
-    job = dataclasses.replace(some_job(random.Random(5)), counts={jobs.TaskStatus.RUNNING: 1})
+    job = msgspec.structs.replace(some_job(random.Random(5)), counts={jobs.TaskStatus.RUNNING: 1})
     running, inqueue = jobs.Phase.RUNNING, jobs.Phase.INQUEUE
     assert settled_jobs.may_settle(job, running)
-    promised = dataclasses.replace(job, min_resources={"cpu": 10**6})
+    promised = msgspec.structs.replace(job, min_resources={"cpu": 10**6})
     assert not settled_jobs.may_settle(promised, running)
-    assert settled_jobs.may_settle(dataclasses.replace(job, min_resources={"cpu": 0}), running)
-    assert not settled_jobs.may_settle(dataclasses.replace(job, hard_topology="spec"), running)
-    without = dataclasses.replace(job, counts={}, min_member=0)
-    waiting = dataclasses.replace(job, counts={jobs.TaskStatus.PENDING: 1})
+    assert settled_jobs.may_settle(msgspec.structs.replace(job, min_resources={"cpu": 0}), running)
+    assert not settled_jobs.may_settle(msgspec.structs.replace(job, hard_topology="spec"), running)
+    without = msgspec.structs.replace(job, counts={}, min_member=0)
+    waiting = msgspec.structs.replace(job, counts={jobs.TaskStatus.PENDING: 1})
     for each in (without, waiting):
-        young = dataclasses.replace(each, state=jobs.GroupState(phase=inqueue))
+        young = msgspec.structs.replace(each, state=jobs.GroupState(phase=inqueue))
         assert not settled_jobs.may_settle(young, inqueue)
 
 
@@ -132,7 +132,7 @@ def test_a_job_that_has_started_may_settle_before_its_phase_is_stored(stored: jo
     """But where nobody has admitted it yet, or a queue could bar it."""
     counts = {jobs.TaskStatus.RUNNING: 1}
     state = jobs.GroupState(phase=stored)
-    job = dataclasses.replace(some_job(random.Random(5)), counts=counts, state=state)
+    job = msgspec.structs.replace(some_job(random.Random(5)), counts=counts, state=state)
     assert settled_jobs.may_settle(job, jobs.Phase.INQUEUE)
     assert not settled_jobs.may_settle(job, jobs.Phase.PENDING)
     assert not settled_jobs.may_settle(job, jobs.Phase.INQUEUE, bars=True)
@@ -141,7 +141,7 @@ def test_a_job_that_has_started_may_settle_before_its_phase_is_stored(stored: jo
 def test_jobs_whose_phase_is_not_stored_are_forgotten_where_a_queue_bars_jobs() -> None:
     """It would end their admission, unlike that of jobs that are known to run."""
     policy = running.policy_of(TREE)
-    young = dataclasses.replace(
+    young = msgspec.structs.replace(
         some_job(random.Random(5)), state=jobs.GroupState(phase=jobs.Phase.INQUEUE)
     )
     settled = settled_jobs.SettledJobs(policy).with_more([(young, status(young))])
