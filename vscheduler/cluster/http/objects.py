@@ -1,12 +1,16 @@
 """Reads and writes of single objects as plain data, for callers without need of a fast path."""
 
-from collections.abc import Callable, Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
 from vscheduler.cluster.http import connection, lists, responses
 from vscheduler.mirror import paths
+
+SLICE = 50
+"""How many objects of a list are decoded before other tasks get a turn: about a millisecond."""
 
 MANAGER_MAX = 128
 """Maximum length of a field manager's name."""
@@ -81,13 +85,14 @@ class _Versioned(msgspec.Struct):
     metadata: Version
 
 
-class _Versions(msgspec.Struct):
+class _RawList(msgspec.Struct):
     kind: str
-    items: list[_Versioned] | None
+    items: list[msgspec.Raw] | None
     metadata: _ListMetadata = msgspec.field(default_factory=_ListMetadata)
 
 
-_decode_versions = msgspec.json.Decoder(_Versions).decode
+_decode_versioned = msgspec.json.Decoder(_Versioned).decode
+_decode_list = msgspec.json.Decoder(_RawList).decode
 
 
 def field_manager(scheduler: str) -> dict[str, str]:
@@ -181,7 +186,7 @@ async def list_all(
     if metadata_only:
         accept, kind = connection.METADATA_LIST, PARTIAL
     at, size = path.with_query(params), lists.first_size(path)
-    return await _list(link, at, accept, f"{kind}List", _plain, size)
+    return await _list(link, at, accept, f"{kind}List", _item, size)
 
 
 async def list_versions(
@@ -193,7 +198,7 @@ async def list_versions(
     time that pages take.
     """
     at = path.with_query(params)
-    return await _list(link, at, connection.METADATA_LIST, f"{PARTIAL}List", _versions, 0)
+    return await _list(link, at, connection.METADATA_LIST, f"{PARTIAL}List", _version, 0)
 
 
 async def _list(
@@ -201,12 +206,10 @@ async def _list(
     path: paths.Path,
     accept: str,
     kind: str,
-    read: Callable[[bytes, str], tuple[Sequence[Found], str]],
+    read: Callable[[msgspec.Raw], Found],
     size: int,
 ) -> list[Found]:
-    """Return all objects, `size` on the first page; `read` returns those of a page, and the token
-    of the next page.
-    """
+    """Return all objects, `size` on the first page."""
     try:
         return await _pages(link, path, accept, kind, read, size)
     except connection.Gone:
@@ -218,7 +221,7 @@ async def _pages(
     path: paths.Path,
     accept: str,
     kind: str,
-    read: Callable[[bytes, str], tuple[Sequence[Found], str]],
+    read: Callable[[msgspec.Raw], Found],
     size: int,
 ) -> list[Found]:
     """Return all objects, `size` objects per page; 0 means in one piece."""
@@ -234,8 +237,16 @@ async def _pages(
                 raise
             size = lists.smaller(size)
             continue
-        some, token = read(body, kind)
-        found += some
+        try:
+            page = _decode_list(body)
+            _check_kind(page.kind, kind)
+            for item in page.items or ():
+                found.append(read(item))
+                if len(found) % SLICE == 0:
+                    await asyncio.sleep(0)
+        except responses.GARBAGE as error:
+            raise UnexpectedError(f"not a {kind}: {error}") from error
+        token = page.metadata.continue_
         if not token:
             return found
 
@@ -283,20 +294,15 @@ def _checked(answer: bytes, path: paths.Path, name: str = "") -> Object:
     return stored
 
 
-def _plain(body: bytes, kind: str) -> tuple[Sequence[Object], str]:
-    """Read one page as plain data. Raises UnexpectedError."""
-    listed = _decoded(body)
-    return listed.get("items") or [], _page(listed, kind).metadata.continue_
+def _item(item: msgspec.Raw) -> Object:
+    """Read an object of a list. Raises msgspec.DecodeError and the like."""
+    found = msgspec.json.decode(item, type=Object)
+    msgspec.convert(found, _Item)
+    return found
 
 
-def _versions(body: bytes, kind: str) -> tuple[Sequence[Version], str]:
-    """Read the versions on one page. Raises UnexpectedError."""
-    try:
-        page = _decode_versions(body)
-    except responses.GARBAGE as error:
-        raise UnexpectedError(f"not a {kind}: {error}") from error
-    _check_kind(page.kind, kind)
-    return [each.metadata for each in page.items or ()], page.metadata.continue_
+def _version(item: msgspec.Raw) -> Version:
+    return _decode_versioned(item).metadata
 
 
 def _check_kind(found: str, kind: str) -> None:

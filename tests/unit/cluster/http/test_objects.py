@@ -1,7 +1,9 @@
 """Lists that are taken whole: in pages, which may be too large."""
 
 import asyncio
+import itertools
 
+import msgspec
 import pytest
 from aiohttp import web
 
@@ -77,6 +79,31 @@ async def test_what_is_too_large_for_one_piece_is_had_in_pages(
     found = await objects.list_versions(link, THINGS, {})
     assert [(each.uid, each.resource_version) for each in found] == [("u", "1")] * 3
     assert server.asked == [("0", ""), ("0", "4000")] * 2
+
+
+async def test_a_long_list_leaves_turns_to_others(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ten thousand PodGroups in one piece would hold up the event loop for a quarter second."""
+    read: list[msgspec.Raw] = []
+    seen = [0]
+
+    def decoded(item: msgspec.Raw, *, type: object) -> objects.Object:  # noqa: A002 - msgspec's name
+        read.append(item)
+        found: objects.Object = msgspec.json.Decoder(type).decode(item)
+        return found
+
+    async def others() -> None:
+        while True:
+            seen.append(len(read))
+            await asyncio.sleep(0)
+
+    link = await serve(Listed(*[10] * 400).answer)
+    monkeypatch.setattr(msgspec.json, "decode", decoded)
+    task = asyncio.create_task(others())
+    await objects.list_all(link, THINGS, {})
+    task.cancel()
+    assert max(after - before for before, after in itertools.pairwise(seen)) == objects.SLICE
 
 
 @pytest.mark.parametrize(
