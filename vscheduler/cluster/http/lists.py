@@ -49,8 +49,8 @@ _decode = msgspec.json.Decoder(Page).decode
 def first_size(path: paths.Path, page_size: int = PAGE_SIZE) -> int:
     """Return the page size to begin a list with: 0, in one piece, for custom resources.
 
-    An API server answers a list in one piece from its cache, and reads pages from etcd. For custom
-    resources that costs it eight times as much, since they are stored as JSON.
+    An API server answers a list in one piece from its cache, and often reads pages from etcd. For
+    custom resources that costs it five times as much, since they are stored as JSON.
     """
     return 0 if path.is_custom else page_size
 
