@@ -72,7 +72,6 @@ class Mirror:
         )
         self._pods_by_class = pods_by_class.PodsByClass(self.work)
         self._columns = node_usage.NodeColumns(self.work, self._pods_by_class.groups)
-        self._node_usage = node_usage.NodeUsage()
         self._refusals = kubelet_refusals.KubeletRefusals()
         self._nominated = kubelet_refusals.NominatedPods()
         self._pod_affinity = pod_affinity_index.PodAffinityIndexer(
@@ -149,9 +148,7 @@ class Mirror:
             return False
         pod, there = self._as_seen(self._pod(task)), entry.value
         assert pod is not None, "an assumption ends with its pod"
-        return isinstance(there, translation.Node) and self._node_usage.fits(
-            pod.pod_class, there, before
-        )
+        return isinstance(there, translation.Node) and self._columns.fits(pod, there, before)
 
     def forget(self, task: jobs.TaskId) -> bool:
         """Undo `assume` after a failed bind; return False when the watch shows the outcome."""
@@ -262,8 +259,9 @@ class Mirror:
         return self._job_index.subscribe(listener)
 
     def _put(self, kind: events.Kind, key: str, entry: entries.Entry) -> entries.Change:
-        before = self._entries[kind].get(key)
-        self._entries[kind][key] = entry
+        known = self._entries[kind]
+        before = known.get(key)
+        known[key] = entry
         change = self._move(key, before.value if before else None, entry.value)
         self._note(kind, key, entry.rejection)
         return change
@@ -292,10 +290,10 @@ class Mirror:
         return max(changes, default=entries.Change.NONE)
 
     def _note(self, kind: events.Kind, key: str, rejection: events.DecodeError | None) -> None:
-        if rejection is None:
-            self._rejections.pop((kind, key), None)
-        else:
+        if rejection is not None:
             self._rejections[kind, key] = rejection
+        elif self._rejections:
+            self._rejections.pop((kind, key), None)
         if kind is events.Kind.POD_GROUP:
             self._job_index.notify(jobs.JobId(key))
 
@@ -307,7 +305,9 @@ class Mirror:
         self, key: str, old: entries.Value | None, new: entries.Value | None
     ) -> entries.Change:
         """Pass a change on to the indexes concerned."""
-        if isinstance(old, pods.Pod | None) and isinstance(new, pods.Pod | None):
+        if (old is None or isinstance(old, pods.Pod)) and (
+            new is None or isinstance(new, pods.Pod)
+        ):
             return self._confirm(old, new)
         change = entries.change(old, new)
         if change is entries.Change.NONE:
@@ -316,6 +316,8 @@ class Mirror:
             return change
         self._resource_names.move(old, new)
         match old, new:
+            case ((translation.Group() | None), (translation.Group() | None)):
+                self._move_group(jobs.JobId(key), old, new)
             case ((translation.Node() | None), (translation.Node() | None)):
                 self._columns.move_node(key, old, new)
             case (
@@ -323,8 +325,6 @@ class Mirror:
                 (queues.Queue() | snapshots.Budget() | snapshots.Quota() | None),
             ):
                 self._named.change()
-            case ((translation.Group() | None), (translation.Group() | None)):
-                self._move_group(jobs.JobId(key), old, new)
             case ((translation.Namespace() | None), (translation.Namespace() | None)):
                 self._pod_affinity.move_namespace(key, None if new is None else new.labels)
             case ((translation.PriorityClass() | None), (translation.PriorityClass() | None)):
@@ -343,13 +343,15 @@ class Mirror:
     def _confirm(self, old: pods.Pod | None, new: pods.Pod | None) -> entries.Change:
         """Apply a pod that came, changed or went; drop assumptions that the watch has settled."""
         before = self._as_seen(old)
-        known = old or new
-        if known is not None:
+        if old is not None:
             if new is None or not new.waits:
-                self._assumed.pop(known.uid, None)
+                self._assumed.pop(old.uid, None)
             if new is None or not new.stays:
-                self._evicting.pop(known.uid, None)
-            self._nominated.note(known.uid, None if new is None else new.nominated)
+                self._evicting.pop(old.uid, None)
+        if new is not None and new.nominated is not None:
+            self._nominated.note(new.uid, new.nominated)
+        elif old is not None and old.nominated is not None:
+            self._nominated.note(old.uid, None)
         after = self._as_seen(new)
         change = entries.change(before, after)
         if change is not entries.Change.NONE:
@@ -381,7 +383,6 @@ class Mirror:
         self._resource_names.move_pod(old, new)
         if new is not None and new.answer is not None and new.node is not None:
             self._refusals.note(new.uid, new.node, new.answer)
-        self._node_usage.move_pod(old, new)
         self._columns.move_pod(old, new)
         self._pods_by_class.move_pod(old, new)
         self._pod_affinity.move_pod(old, new)

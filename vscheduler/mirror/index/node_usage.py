@@ -1,4 +1,4 @@
-"""Node usage: the columns of a NodeTable, their resource names, and running sums per node."""
+"""Node usage: the columns of a NodeTable, their resource names, and the room left for a bind."""
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Container, Iterable, Iterator
@@ -110,7 +110,10 @@ class NodeColumns:
                 del self._pods[old.node]
             self._dirty.add(old.node)
         if new is not None and new.node is not None and new.holds_resources:
-            self._pods.setdefault(new.node, {})[new.uid] = new
+            if new.node in self._pods:
+                self._pods[new.node][new.uid] = new
+            else:
+                self._pods[new.node] = {new.uid: new}
             self._dirty.add(new.node)
 
     def reseat(self, members: Iterable[pods.Pod]) -> None:
@@ -120,6 +123,30 @@ class NodeColumns:
         for pod in members:
             if pod.task is not None and pod.node is not None and pod.holds_resources:
                 self._dirty.add(pod.node)
+
+    def fits(self, pod: pods.Pod, node: translation.Node, before: nodes.NodeSpec) -> bool:
+        """Whether the node still takes this pod and has room for all its pods: a last check before
+        a bind is sent.
+
+        Pods of all schedulers and pods being bound count, the pod itself among them. Only resources
+        that the pod requests are compared. `before` is the node as the decision saw it.
+        """
+        limits = pod.pod_class.constraints
+        if not nodes.still_takes(before, node.spec, limits.tolerations):
+            return False
+        by_claim = {
+            name
+            for use in limits.resource_claims
+            for name in use.resources
+            if not node.allocatable.get(name)
+        }
+        there = self._pods.get(node.spec.name, {}).values()
+        held = pods_by_class.total(Counter(each.pod_class for each in there))
+        return all(
+            held.get(name, 0) <= node.allocatable.get(name, 0)
+            for name in pod.pod_class.request
+            if name not in by_claim
+        )
 
     def placed_pods(self) -> Iterator[pods.Pod]:
         """Iterate over all pods that hold room, including pods on unknown nodes."""
@@ -206,7 +233,7 @@ class ResourceNames:
     """
 
     def __init__(self) -> None:
-        self._classes: Counter[jobs.PodClass] = Counter()
+        self._classes: dict[jobs.PodClass, int] = {}
         """How many counted pods are of a class."""
         self._provided: Counter[str] = Counter()
         """How many nodes and queues name a resource."""
@@ -217,17 +244,27 @@ class ResourceNames:
     def move(self, old: entries.Value | None, new: entries.Value | None) -> None:
         """Apply an object, not a pod, that came, changed or went."""
         for value, step in ((old, -1), (new, 1)):
-            is_request = isinstance(value, translation.Group)
-            counter = self._requested if is_request else self._provided
-            _count(counter, entries.resources_of(value), step)
+            if value is not None:
+                is_request = isinstance(value, translation.Group)
+                counter = self._requested if is_request else self._provided
+                _count(counter, entries.resources_of(value), step)
 
     def move_pod(self, old: pods.Pod | None, new: pods.Pod | None) -> None:
         """Apply a pod that came, changed or went."""
-        for pod, step in ((new, 1), (old, -1)):
-            if pod is not None and (pod.ours or pod.holds_resources):
-                _count(self._classes, (pod.pod_class,), step)
-                if self._classes[pod.pod_class] == max(step, 0):
-                    _count(self._requested, pod.pod_class.counted, step)
+        came = new.pod_class if new is not None and (new.ours or new.holds_resources) else None
+        left = old.pod_class if old is not None and (old.ours or old.holds_resources) else None
+        if came is left:
+            return
+        classes = self._classes
+        if came is not None:
+            classes[came] = number = classes.get(came, 0) + 1
+            if number == 1:
+                _count(self._requested, came.counted, 1)
+        if left is not None:
+            classes[left] -= 1
+            if not classes[left]:
+                del classes[left]
+                _count(self._requested, left.counted, -1)
 
     def space(self, backed: Collection[str] = ()) -> resources.ResourceSpace:
         """Return the resources as columns; the last object again when they are unchanged. `backed`
@@ -266,59 +303,3 @@ class Assumption(msgspec.Struct, frozen=True):
     """The pod without the bind."""
     bound: pods.Pod
     """The same pod as Binding, kept because each look at it asks for it."""
-
-
-class NodeUsage:
-    """Resources held on each node, updated with every pod event, for a last check before a bind is
-    sent.
-
-    The sums include pods of all schedulers and pods being bound.
-    """
-
-    def __init__(self) -> None:
-        self._held: defaultdict[str, Counter[str]] = defaultdict(Counter)
-
-    def move_pod(self, old: pods.Pod | None, new: pods.Pod | None) -> None:
-        """Apply a pod that came, changed or went."""
-        if old is not None and new is not None and _holds_the_same(old, new):
-            return
-        for pod, step in ((new, 1), (old, -1)):
-            if pod is None or pod.node is None or not pod.holds_resources:
-                continue
-            held = self._held[pod.node]
-            for name, amount in pod.pod_class.request.items():
-                held[name] += step * amount
-                if not held[name]:
-                    del held[name]
-            if not held:
-                del self._held[pod.node]
-
-    def fits(
-        self, pod_class: jobs.PodClass, node: translation.Node, before: nodes.NodeSpec
-    ) -> bool:
-        """Whether the node still takes pods of this class and has room for all its pods.
-
-        A pod of the class is already counted on the node. Only resources that the class requests
-        are compared. `before` is the node as the decision saw it.
-        """
-        held, limits = self._held[node.spec.name], pod_class.constraints
-        by_claim = {
-            name
-            for use in limits.resource_claims
-            for name in use.resources
-            if not node.allocatable.get(name)
-        }
-        return nodes.still_takes(before, node.spec, limits.tolerations) and all(
-            held[name] <= node.allocatable.get(name, 0)
-            for name in pod_class.request
-            if name not in by_claim
-        )
-
-
-def _holds_the_same(old: pods.Pod, new: pods.Pod) -> bool:
-    """Whether both versions of the pod hold equal resources on the same node."""
-    return (
-        old.pod_class is new.pod_class
-        and old.node == new.node
-        and old.holds_resources == new.holds_resources
-    )

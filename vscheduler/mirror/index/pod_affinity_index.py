@@ -112,6 +112,8 @@ class PodAffinityIndexer:
 
     def move_pod(self, old: pods.Pod | None, new: pods.Pod | None) -> None:
         """Apply a pod that came, changed or went. `everyone` must already reflect the change."""
+        if not (self._pod_set_counts or _has_terms(old) or _has_terms(new)):
+            return  # labels are indexed only while pod sets are counted
         if old is not None and new is not None and _same(old, new):
             return
         if old is not None and old.holds_resources:
@@ -239,6 +241,16 @@ class PodAffinityIndexer:
 
     def _namespace_labels(self, name: str) -> Mapping[str, str]:
         return pod_affinity.labels_of(name, self._namespaces)
+
+
+def _has_terms(pod: pods.Pod | None) -> bool:
+    """Whether the pod has terms about other pods, whatever its status."""
+    if pod is None:
+        return False
+    limits = pod.pod_class.constraints
+    return bool(
+        limits.pod_affinity or limits.pod_anti_affinity or limits.pod_preferred or limits.spread
+    )
 
 
 def _same(old: pods.Pod, new: pods.Pod) -> bool:

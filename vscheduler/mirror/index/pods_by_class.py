@@ -19,7 +19,11 @@ _encode = msgspec.json.Encoder().encode
 
 
 class ClassPlaces:
-    """Where the pods of a class are, sorted by node and queue; freezing is a plain copy."""
+    """Where the pods of a class are, sorted by node and queue.
+
+    Changes are added up first, and applied by `freeze`: many pods come to a node at a start, and a
+    pod that changes mostly leaves its place for the same place.
+    """
 
     def __init__(self, pod_class: jobs.PodClass) -> None:
         self.rank = _encode(
@@ -32,15 +36,36 @@ class ClassPlaces:
         """Sort key that is unique per class, so the order of classes doesn't depend on the order of
         events.
         """
+        self._pods = 0
+        self.moved: dict[tuple[str, str], int] = {}
+        """Changes of counts by node and queue since the last freeze."""
         self._nodes: list[str] = []
         self._queues: list[str] = []
         self._counts = array("q")
 
     def __bool__(self) -> bool:
-        return bool(self._nodes)
+        return bool(self._pods)
 
     def move(self, node: str, queue: str, step: int) -> None:
         """Count a pod that came (step 1) or left (step -1)."""
+        self._pods += step
+        place = (node, queue)
+        change = self.moved.pop(place, 0) + step
+        if change:  # a standby never freezes: it keeps no place that pods have come to and left
+            self.moved[place] = change
+
+    def freeze(self) -> snapshot.ClassCounts:
+        """Return the counts as frozen arrays."""
+        for (node, queue), change in self.moved.items():
+            self._add(node, queue, change)
+        self.moved.clear()
+        return snapshot.ClassCounts(
+            nodes=tuple(self._nodes),
+            queues=tuple(self._queues),
+            counts=np.frombuffer(self._counts.tobytes(), dtype=np.int64),
+        )
+
+    def _add(self, node: str, queue: str, change: int) -> None:
         at = bisect.bisect_left(self._nodes, node)
         while self._is_at(at, node) and self._queues[at] < queue:
             at += 1
@@ -48,18 +73,10 @@ class ClassPlaces:
             self._nodes.insert(at, node)
             self._queues.insert(at, queue)
             self._counts.insert(at, 0)
-        self._counts[at] += step
+        self._counts[at] += change
         assert self._counts[at] >= 0, "a pod can't leave twice"
         if not self._counts[at]:
             del self._nodes[at], self._queues[at], self._counts[at]
-
-    def freeze(self) -> snapshot.ClassCounts:
-        """Return the counts as frozen arrays."""
-        return snapshot.ClassCounts(
-            nodes=tuple(self._nodes),
-            queues=tuple(self._queues),
-            counts=np.frombuffer(self._counts.tobytes(), dtype=np.int64),
-        )
 
     def _is_at(self, at: int, node: str) -> bool:
         return at < len(self._nodes) and self._nodes[at] == node
@@ -94,7 +111,8 @@ class PodsByClass:
 
     def move_pod(self, old: pods.Pod | None, new: pods.Pod | None) -> None:
         """Apply a pod that came, changed or went."""
-        before, after = self._queue(old), self._queue(new)
+        before = None if old is None else self._queue(old)
+        after = None if new is None else self._queue(new)
         if before == after and (before is None or _same(old, new)):
             return
         if old is not None and before is not None:
@@ -152,9 +170,9 @@ class PodsByClass:
                 self._used_by_other_schedulers = dict(sorted(found.items()))
         return self._used_by_other_schedulers
 
-    def _queue(self, pod: pods.Pod | None) -> str | None:
+    def _queue(self, pod: pods.Pod) -> str | None:
         """Return the queue that the pod counts for, or None."""
-        if pod is None or pod.group is None or not _holds(pod):
+        if pod.group is None or not _holds(pod):
             return None
         return self._queues.get(pod.group)
 

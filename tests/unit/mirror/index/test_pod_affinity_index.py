@@ -78,6 +78,18 @@ def test_who_waits_no_more_asks_no_more() -> None:
     assert after.term_counts == {term: {"n1": (1, 0)}}
 
 
+def test_what_a_pod_carries_goes_with_it() -> None:
+    """Also where nobody waits, and where the pod changes on its node."""
+    seen = manifests.mirror()
+    (term,) = show(seen, labelled("a", "web", spec=apart())).term_counts
+    assert show(seen).term_counts == {term: {"n1": (1, 0)}}
+    assert show(seen, labelled("a", "web", node="n2", spec=apart())).term_counts == {
+        term: {"n2": (1, 0)}
+    }
+    seen.apply(manifests.removal_of(labelled("a", "web")))
+    assert show(seen).term_counts == {}
+
+
 def test_pods_of_other_schedulers_count_and_carry() -> None:
     """They are neighbours like ours; while they wait they ask nothing of us."""
     seen = manifests.mirror(manifests.pod("w", spec=near()))

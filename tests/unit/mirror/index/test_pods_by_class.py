@@ -8,6 +8,7 @@ import pytest
 from tests.unit.mirror import manifests
 from vscheduler.core.model import jobs, snapshot
 from vscheduler.mirror import state
+from vscheduler.mirror.index import pods_by_class
 
 Document = manifests.Document
 LEAVING = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
@@ -223,6 +224,22 @@ def test_only_classes_whose_pods_moved_are_made_anew() -> None:
     found = gone(seen, manifests.pod("a"))
     assert list(found.pods_by_class) == [large]
     assert seen.work["seats"] == 3
+
+
+def test_places_that_pods_left_again_are_not_kept() -> None:
+    """A standby takes no snapshots, while pods come to its nodes and go for weeks."""
+    places = pods_by_class.ClassPlaces(jobs.PodClass(request={}))
+    for number in range(3):
+        places.move(f"n{number}", "q", 1)
+    for number in range(2):
+        places.move(f"n{number}", "q", -1)
+    assert places.moved == {("n2", "q"): 1}
+    assert places
+    assert places.freeze().nodes == ("n2",)
+    places.move("n2", "q", -1)
+    assert not places
+    assert places.freeze().nodes == ()
+    assert not places.moved
 
 
 def test_a_group_moves_only_its_own_members() -> None:
