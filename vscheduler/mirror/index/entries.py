@@ -17,7 +17,7 @@ from vscheduler.core.model import (
     storage,
 )
 from vscheduler.mirror.decode import events, fields, wire, wire_devices, wire_storage
-from vscheduler.mirror.translate import bounds, pods, translation, usage_annotation
+from vscheduler.mirror.translate import bounds, pod_conditions, pods, translation, usage_annotation
 from vscheduler.mirror.translate import devices as dra
 from vscheduler.mirror.translate import storage as volumes
 
@@ -171,15 +171,18 @@ class Reader:
         """Return the key of a decoded object (for a pod, the UID) and its entry."""
         metadata = found.metadata
         reference = Reference(uid=metadata.uid, resource_version=metadata.resource_version)
-        key = events.key_of(metadata.namespace, metadata.name)
         try:
             fields.check_named(metadata.name)
             value = self._value(found)
         except fields.FieldError as error:
+            key = events.key_of(metadata.namespace, metadata.name)
             return key, Entry(reference, None, translation.reject(kind, metadata, error))
         if isinstance(value, pods.Pod):
             assert isinstance(found, wire.Pod)
-            return value.uid, Entry(reference, value, value.rejection, pods.has_reason(found))
+            return value.uid, Entry(
+                reference, value, value.rejection, pod_conditions.has_reason(found)
+            )
+        key = events.key_of(metadata.namespace, metadata.name)
         if isinstance(value, queues.Queue) and (
             unread := usage_annotation.problem(metadata.annotations)
         ):
@@ -191,13 +194,13 @@ class Reader:
         match found:
             case wire.Pod():
                 value = self._translator.pod(found)
+            case wire.PodGroup():
+                value = translation.pod_group(found, self._default_queue)
             case wire.Node():
                 node = translation.node(found)
                 value = node if self._sees(node) else None
             case wire.Queue():
                 value = translation.queue(found, self._scheduler_names)
-            case wire.PodGroup():
-                value = translation.pod_group(found, self._default_queue)
             case wire.Namespace():
                 value = translation.namespace(found)
             case wire.PriorityClass():
@@ -276,6 +279,8 @@ def failed(event: events.Upsert) -> events.DecodeFailed:
 
 def change(before: Value | None, after: Value | None) -> Change:
     """Return how far decisions can depend on the difference of two values."""
+    if before is None or after is None:
+        return Change.NONE if before is after else Change.OTHER
     if before == after:
         return Change.NONE
     match before, after:

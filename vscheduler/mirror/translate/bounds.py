@@ -37,11 +37,14 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
 
     def excess(self, spec: wire.PodSpec) -> errors.FieldError | None:
         """Return an error for the first exceeded bound of the constraints, or None."""
-        affinity = spec.affinity
+        affinity, spreads = spec.affinity, spec.topology_spread_constraints
+        selects = affinity is not None or spreads or spec.node_selector
+        if not selects and len(spec.tolerations) <= self.max_pod_tolerations:
+            return None
         checks = [
             (len(spec.tolerations), "max_pod_tolerations", "tolerations", "spec.tolerations"),
             (
-                len(spec.topology_spread_constraints),
+                len(spreads),
                 "max_pod_topology_spreads",
                 "topology spread constraints",
                 "spec.topologySpreadConstraints",
@@ -56,7 +59,7 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
         for count, bound, what, field in checks:
             if count > getattr(self, bound):
                 return self._error(field, count, bound, what)
-        if affinity is not None or spec.node_selector or spec.topology_spread_constraints:
+        if selects:
             values = node_values(spec) + pod_values(_pod_terms(affinity)) + _spread_values(spec)
             if values > self.max_pod_selector_values:
                 what = "values in its selectors"

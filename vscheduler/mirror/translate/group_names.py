@@ -64,11 +64,17 @@ def short(name: str, uid: str) -> str:
     return f"{start}-{digits}{_check(start, digits)}"
 
 
-@lru_cache(maxsize=_KEPT)
 def is_automatic(name: str) -> bool:
     """Whether the name is that of an automatic PodGroup, ours or Volcano's."""
     if name.startswith(PREFIX):
         return True
+    dash = -1 - HASH_DIGITS - CHECK_DIGITS
+    return name[dash : dash + 1] == "-" and _is_short(name)
+
+
+@lru_cache(maxsize=_KEPT)
+def _is_short(name: str) -> bool:
+    """Whether the name ends with the digits of our names."""
     found = _SHORT.fullmatch(name)
     return found is not None and found[3] == _check(found[1], found[2])
 

@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from vscheduler.core.model import jobs, snapshot
-from vscheduler.mirror.decode import fields, wire
+from vscheduler.mirror.decode import wire
 
 FIRST_SECONDS = 30
 LONGEST_SECONDS = 300
@@ -81,7 +81,9 @@ class KubeletRefusals:
     def note(self, pod: jobs.TaskId, node: str, answer: Answer) -> None:
         """Record the kubelet's answer about a pod. Repetitions change nothing."""
         if not answer.refusal:
-            self._started[node] = max(answer.at, self._started.get(node, answer.at))
+            known = self._started.get(node)
+            if known is None or known < answer.at:
+                self._started[node] = answer.at
         elif pod not in self._refused[node]:
             self._refused[node][pod] = KubeletRefusal(answer.refusal, answer.at, answer.at)
 
@@ -115,11 +117,11 @@ class KubeletRefusals:
                 del self._refused[node]
 
 
-def answer_of(pod: wire.Pod) -> Answer | None:
+def answer_of(pod: wire.Pod, at: float) -> Answer | None:
     """Return the kubelet's answer in the status of a pod, or None.
 
-    The time of an answer is never before the pod was created and bound, whatever the kubelet's
-    clock says.
+    `at` is the time of an answer: never before the pod was created and bound, whatever the
+    kubelet's clock says.
     """
     status = pod.status
     refusal = ""
@@ -127,9 +129,7 @@ def answer_of(pod: wire.Pod) -> Answer | None:
         refusal = status.reason if _is_refusal(status) else ""
     if not pod.spec.node_name or not (refusal or status.phase in ("Running", "Succeeded")):
         return None
-    bound = [each.last_transition_time for each in status.conditions if each.type == "PodScheduled"]
-    instants = (pod.metadata.creation_timestamp, status.start_time, *bound)
-    return Answer(max(fields.seconds(each) for each in instants), refusal)
+    return Answer(at, refusal)
 
 
 def _is_refusal(status: wire.PodStatus) -> bool:

@@ -195,14 +195,10 @@ def _basis(
     spec, status, metadata = pod.spec, pod.status, pod.metadata
     given: object = None
     own: object = None
-    if (
-        not stands_for
-        and spec.node_name
-        and (status.container_statuses or status.init_container_statuses or status.resources)
-    ):
-        reasons = [(each.type, each.reason) for each in status.conditions]
+    if not stands_for and spec.node_name and _has_grants(status):
         whole = (status.resources, status.allocated_resources)
-        given = (status.container_statuses, status.init_container_statuses, whole, reasons)
+        infeasible = pod_requests.resize_is_infeasible(pod)
+        given = (status.container_statuses, status.init_container_statuses, whole, infeasible)
     if spec.affinity or spec.topology_spread_constraints or stands_for:
         own = (metadata.namespace, metadata.labels)
     return _encode(
@@ -224,3 +220,14 @@ def _basis(
             spec.topology_spread_constraints,
         )
     )
+
+
+def _has_grants(status: wire.PodStatus) -> bool:
+    """Whether the kubelet has reported the resources of the pod, or of a container."""
+    if status.resources is not None:
+        return True
+    for containers in (status.container_statuses, status.init_container_statuses):
+        for each in containers:
+            if each.resources is not None:
+                return True
+    return False

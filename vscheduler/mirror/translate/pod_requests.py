@@ -43,7 +43,7 @@ def of_pod(pod: wire.Pod) -> dict[str, int]:
 def _together(pod: wire.Pod) -> dict[str, int]:
     spec, status = pod.spec, pod.status
     granted = _granted(status.container_statuses) if spec.node_name else {}
-    infeasible = bool(granted) and _resize_is_infeasible(pod)
+    infeasible = bool(granted) and resize_is_infeasible(pod)
     total: dict[str, int] = {}
     for index, container in enumerate(spec.containers):
         request = of_container(container, f"spec.containers[{index}]")
@@ -130,12 +130,13 @@ def _with_pod_level(
             fields.amounts(status.resources.requests, "status.resources.requests", limit),
             fields.amounts(status.allocated_resources, "status.allocatedResources", limit),
         )
-        counted = _with_granted(requested, granted, _resize_is_infeasible(pod))
+        counted = _with_granted(requested, granted, resize_is_infeasible(pod))
     found = {name: limits[name] for name in limits if _pod_level(name)}
     return found | total | {name: counted.get(name, 0) for name in requested if _pod_level(name)}
 
 
-def _resize_is_infeasible(pod: wire.Pod) -> bool:
+def resize_is_infeasible(pod: wire.Pod) -> bool:
+    """Whether the node can never grant what the pod requests by now."""
     return any(
         condition.type == "PodResizePending" and condition.reason == INFEASIBLE
         for condition in pod.status.conditions

@@ -18,7 +18,9 @@ from vscheduler.mirror.translate import (
     owner_references,
     pod_claims,
     pod_classes,
+    pod_conditions,
     pod_volumes,
+    translation,
 )
 
 GROUPS = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
@@ -167,44 +169,58 @@ class Translator:
         """
         metadata, spec = pod.metadata, pod.spec
         key = events.key_of(metadata.namespace, metadata.name)
-        uid = uid_of(metadata)
+        uid = jobs.TaskId(metadata.uid or key)
         named = _group(metadata)
         group = None if named is None else jobs.JobId(events.key_of(metadata.namespace, named))
-        node = spec.node_name or None
         status = _status(pod)
         scheduler = self._ours.get(spec.scheduler_name or DEFAULT_SCHEDULER, "")
-        ours = bool(scheduler)
-        task = rejection = None
-        labels = _shared(metadata.labels)
-        volumes, extended = pod_volumes.NONE, extended_resources.NONE
-        if spec.volumes:
-            volumes = pod_volumes.of_pod(pod)
+        if not scheduler:
+            return self._foreign(pod, uid, key, group, status)
+        labels = _shared(metadata.labels) if metadata.labels else NONE
+        kept = _kept(metadata.annotations, self._reads.annotations)
+        created, scheduled, answered = pod_conditions.times(pod)
+        volumes = pod_volumes.of_pod(pod) if spec.volumes else pod_volumes.NONE
+        extended, task, rejection = extended_resources.NONE, None, None
         try:
-            waits = ours and status in jobs.WAITING
-            pod_class = self._classes.pod_class(
-                pod, _hints(metadata, self._reads) if ours else NONE, ours=ours, waits=waits
-            )
-            if waits and (volumes or spec.resource_claims):
-                claims = pod_claims.of_pod(pod)
-                pod_class = self._classes.with_claims(pod_class, volumes, claims)
+            waits = status in jobs.WAITING
+            hints = _hints(metadata, self._reads) if kept or self._reads.labels else NONE
+            pod_class = self._classes.pod_class(pod, hints, ours=True, waits=waits)
             if waits:
+                pod_class = self._with_claims(pod, pod_class, volumes)
                 extended = extended_resources.of_pod(spec)
-            if ours:
-                kept = _kept(metadata.annotations, self._reads.annotations)
-                task = _task(pod, uid, group, pod_class, status, (labels, kept))
-                task = replace(task, volumes=volumes) if volumes else task
+                check_supported(pod)
+            task = jobs.Task(
+                uid=uid,
+                namespace=metadata.namespace,
+                name=metadata.name,
+                job=group or jobs.JobId(""),
+                pod_class=pod_class,
+                status=status,
+                created=created,
+                node=spec.node_name or None,
+                role=metadata.annotations.get(ROLE) or metadata.labels.get(ROLE, ""),
+                priority=fields.pod_priority(pod),
+                index=fields.pod_index(metadata.name),
+                preemptable=_preemptable(metadata),
+                never_preempts=spec.preemption_policy == "Never",
+                pod_priority=spec.priority or 0,
+                nominated_node=pod.status.nominated_node_name or None,
+                labels=labels,
+                annotations=kept,
+                priority_class=spec.priority_class_name,
+                scheduled_at=scheduled,
+                volumes=volumes,
+            )
         except fields.FieldError as error:
             pod_class = self._classes.held(pod)
-            rejection = events.DecodeError(
-                kind=events.Kind.POD, key=key, field=error.field, message=error.message
-            )
+            rejection = translation.reject(events.Kind.POD, metadata, error)
         return Pod(
             uid=uid,
             key=key,
             group=group,
-            ours=ours,
+            ours=True,
             scheduler=scheduler,
-            node=node,
+            node=spec.node_name or None,
             status=status,
             pod_class=pod_class,
             labels=labels,
@@ -212,12 +228,49 @@ class Translator:
             extended=extended,
             task=task,
             rejection=rejection,
-            origin=owner_references.of_pod(pod, named) if ours else None,
-            answer=kubelet_refusals.answer_of(pod) if ours else None,
-            nominated=None
-            if ours
-            else kubelet_refusals.nomination_of(pod, key, pod_class, status, labels),
+            origin=owner_references.of_pod(pod, named),
+            answer=kubelet_refusals.answer_of(pod, answered),
         )
+
+    def _foreign(
+        self,
+        pod: wire.Pod,
+        uid: jobs.TaskId,
+        key: str,
+        group: jobs.JobId | None,
+        status: jobs.TaskStatus,
+    ) -> Pod:
+        """Translate a pod of another scheduler."""
+        labels, rejection = _shared(pod.metadata.labels), None
+        try:
+            pod_class = self._classes.pod_class(pod, NONE, ours=False, waits=False)
+        except fields.FieldError as error:
+            pod_class = self._classes.held(pod)
+            rejection = translation.reject(events.Kind.POD, pod.metadata, error)
+        return Pod(
+            uid=uid,
+            key=key,
+            group=group,
+            ours=False,
+            node=pod.spec.node_name or None,
+            status=status,
+            pod_class=pod_class,
+            labels=labels,
+            volumes=pod_volumes.of_pod(pod),
+            rejection=rejection,
+            nominated=kubelet_refusals.nomination_of(pod, key, pod_class, status, labels),
+        )
+
+    def _with_claims(
+        self,
+        pod: wire.Pod,
+        pod_class: jobs.PodClass,
+        volumes: tuple[constraints.PodVolume, ...],
+    ) -> jobs.PodClass:
+        """Return the class of a waiting pod with its volumes and claims."""
+        if not (volumes or pod.spec.resource_claims):
+            return pod_class
+        return self._classes.with_claims(pod_class, volumes, pod_claims.of_pod(pod))
 
 
 def uid_of(metadata: wire.Metadata) -> jobs.TaskId:
@@ -225,50 +278,16 @@ def uid_of(metadata: wire.Metadata) -> jobs.TaskId:
     return jobs.TaskId(metadata.uid or events.key_of(metadata.namespace, metadata.name))
 
 
-def _task(
-    pod: wire.Pod,
-    uid: jobs.TaskId,
-    group: jobs.JobId | None,
-    pod_class: jobs.PodClass,
-    status: jobs.TaskStatus,
-    texts: tuple[Mapping[str, str], Mapping[str, str]],
-) -> jobs.Task:
-    """Return the task of a pod; texts are its labels, and the annotations that tasks keep."""
-    metadata, spec = pod.metadata, pod.spec
-    labels, annotations = texts
-    if status in (jobs.TaskStatus.PENDING, jobs.TaskStatus.GATED):
-        check_supported(spec)
-        fields.check_pod_numbers(metadata)
-    return jobs.Task(
-        uid=uid,
-        namespace=metadata.namespace,
-        name=metadata.name,
-        job=group or jobs.JobId(""),
-        pod_class=pod_class,
-        status=status,
-        created=fields.seconds(metadata.creation_timestamp),
-        node=spec.node_name or None,
-        role=metadata.annotations.get(ROLE) or metadata.labels.get(ROLE, ""),
-        priority=fields.pod_priority(pod),
-        index=fields.pod_index(metadata.name),
-        preemptable=_preemptable(metadata),
-        never_preempts=spec.preemption_policy == "Never",
-        pod_priority=spec.priority or 0,
-        nominated_node=pod.status.nominated_node_name or None,
-        labels=labels,
-        annotations=annotations,
-        priority_class=spec.priority_class_name,
-        scheduled_at=_scheduled_at(pod),
-    )
-
-
-def check_supported(spec: wire.PodSpec) -> None:
-    """Raise FieldError for a requirement that isn't supported, so users learn why the pod waits."""
-    for at, volume in enumerate(spec.volumes):
+def check_supported(pod: wire.Pod) -> None:
+    """Raise FieldError for a requirement that isn't supported, or a number that is out of range, so
+    users learn why the pod waits.
+    """
+    for at, volume in enumerate(pod.spec.volumes):
         source = volume.persistent_volume_claim
         if source is not None and not source.claim_name:
             place = f"spec.volumes[{at}].persistentVolumeClaim.claimName"
             raise fields.FieldError(place, "is missing")
+    fields.check_pod_numbers(pod.metadata)
 
 
 def _status(pod: wire.Pod) -> jobs.TaskStatus:
@@ -306,12 +325,9 @@ def _preemptable(metadata: wire.Metadata) -> bool:
 
 def _kept(annotations: Mapping[str, str], declared: tuple[str, ...]) -> Mapping[str, str]:
     """Return the annotations that tasks keep: the same object for equal ones."""
-    items = [
-        (key, text)
-        for key, text in annotations.items()
-        if key.startswith(pod_texts.OWN) or key in declared
-    ]
-    return _kept_items(tuple(sorted(items)), declared)
+    own = pod_texts.OWN
+    items = [item for item in annotations.items() if item[0].startswith(own) or item[0] in declared]
+    return _kept_items(tuple(sorted(items)) if items else (), declared)
 
 
 @lru_cache(maxsize=4096)
@@ -352,24 +368,6 @@ def _declared(metadata: wire.Metadata, reads: pod_texts.PodReads) -> Mapping[str
         f"{LABEL} {key}": metadata.labels[key] for key in reads.labels if key in metadata.labels
     }
     return dict(sorted(found.items())) if found else NONE
-
-
-def has_reason(pod: wire.Pod) -> bool:
-    """Whether the pod's condition says that it isn't scheduled, and why."""
-    return any(
-        each.type == "PodScheduled" and each.status == "False" for each in pod.status.conditions
-    )
-
-
-def _scheduled_at(pod: wire.Pod) -> float | None:
-    """Return when the pod was scheduled, or, if that isn't recorded, when the kubelet started the
-    pod.
-    """
-    at = pod.status.start_time
-    for condition in pod.status.conditions:
-        if condition.type == "PodScheduled" and condition.status == "True":
-            at = condition.last_transition_time or at
-    return None if at is None else fields.seconds(at)
 
 
 def _shared(texts: Mapping[str, str]) -> Mapping[str, str]:

@@ -226,10 +226,7 @@ def pod_group(group: wire.PodGroup, default_queue: str) -> Group:
             min_member=spec.min_member,
             min_task_member=spec.min_task_member,
             min_resources=least_resources,
-            sub_groups=tuple(
-                _sub_group(policy, f"spec.subGroupPolicy[{at}]")
-                for at, policy in enumerate(spec.sub_group_policy)
-            ),
+            sub_groups=_sub_groups(spec.sub_group_policy),
             hard_topology=next(_hard_topologies(spec), ""),
             state=_state(group.status),
             annotations=metadata.annotations,
@@ -289,6 +286,14 @@ def quota(quota: wire.ResourceQuota) -> snapshot.Quota | None:
     )
 
 
+def _sub_groups(policies: Sequence[wire.SubGroupPolicy]) -> tuple[jobs.SubGroup, ...]:
+    if not policies:
+        return ()
+    return tuple(
+        _sub_group(policy, f"spec.subGroupPolicy[{at}]") for at, policy in enumerate(policies)
+    )
+
+
 def _sub_group(policy: wire.SubGroupPolicy, field: str) -> jobs.SubGroup:
     """Translate a policy. The default size of a sub-group is a single pod (Volcano:
     NewSubJobInfo).
@@ -318,6 +323,8 @@ def _check_count(number: int, field: str) -> None:
 
 def _hard_topologies(spec: wire.PodGroupSpec) -> Iterator[str]:
     """Iterate over the fields with a hard network topology: any mode but soft is hard."""
+    if spec.network_topology is None and not spec.sub_group_policy:
+        return
     fields_of = {"spec.networkTopology": spec.network_topology}
     for at, policy in enumerate(spec.sub_group_policy):
         fields_of[f"spec.subGroupPolicy[{at}].networkTopology"] = policy.network_topology

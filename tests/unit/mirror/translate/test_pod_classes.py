@@ -74,6 +74,9 @@ def test_a_class_is_looked_up_by_all_that_it_is_worked_out_from() -> None:
         {"containerStatuses": [small], "conditions": [infeasible]},
         {"containerStatuses": [small], "initContainerStatuses": [large]},
         {"containerStatuses": [small], "initContainerStatuses": [small]},
+        {"initContainerStatuses": [large]},
+        {"containerStatuses": [{"name": "c"}], "initContainerStatuses": [large]},
+        {"containerStatuses": [{"name": "c"}]},
     ]
     for status in ({}, *given):
         sidecar = bare | {"initContainers": [container | {"restartPolicy": "Always"}]}
