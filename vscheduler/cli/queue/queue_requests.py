@@ -131,6 +131,8 @@ def request(
         for name in list(waiting):
             queue = target.queue(name)
             done = _done(name, queue, wanted)
+            if done and wanted == OPEN and _is_below_closed(target, queue):
+                done = ""  # the state is from before the queue above was closed
             problem = "" if done else _problem(name, queue, waited, limits)
             if done or problem:
                 waiting.remove(name)
@@ -138,6 +140,17 @@ def request(
         if waiting:
             time.sleep(limits.poll_seconds)
     return good, problems
+
+
+def _is_below_closed(target: Target, queue: cluster_client.Object | None) -> bool:
+    """Whether a queue above this one is closed, so that this one can't stay open."""
+    seen: set[str] = set()
+    while (parent := ((queue or {}).get("spec") or {}).get("parent")) and parent not in seen:
+        seen.add(parent)
+        queue = target.queue(parent)
+        if ((queue or {}).get("status") or {}).get("state") in (CLOSED, CLOSING):
+            return True
+    return False
 
 
 def _problem(

@@ -23,6 +23,7 @@ class Queues:
         self._names = set(names)
         self.asked: list[tuple[str, str, str]] = []
         self.annotations: dict[str, str] = {}
+        self.parents: dict[str, str] = {}
 
     def annotate_queue(self, name: str, key: str, value: str) -> cluster_client.Object | None:
         """Note what was asked for."""
@@ -38,6 +39,7 @@ class Queues:
             return None
         made = queue_objects.a_queue(name, status=status)
         made["metadata"]["annotations"] = self.annotations
+        made["spec"]["parent"] = self.parents.get(name, "root")
         return made
 
 
@@ -76,6 +78,26 @@ def test_a_queue_below_a_closed_one_says_what_it_waits_for() -> None:
     target = Queues(lambda _: {"state": "Closed", "conditions": [CLOSED_ABOVE]}, "red")
     good, problems = queue_requests.request(target, ["red"], "Open", HURRY)
     assert (good, problems) == ([], [f"queue red: {CLOSED_ABOVE['message']}"])
+
+
+def test_a_queue_isnt_open_yet_that_will_close_with_one_above() -> None:
+    """Its state is from before; it may be closed a moment later. Parents in a ring end the look."""
+    states = {"top": "Closing", "middle": "Open", "red": "Open"}
+    shown = iter(["Open", "Open", "Closed"])
+
+    def act(name: str) -> dict[str, Any]:
+        if name == "red":
+            states["red"] = next(shown, "Closed")
+        conditions = [CLOSED_ABOVE] if states[name] == "Closed" else []
+        return {"state": states[name], "conditions": conditions}
+
+    target = Queues(act, "red")
+    target.parents = {"red": "middle", "middle": "top"}
+    good, problems = queue_requests.request(target, ["red"], "Open", HURRY)
+    assert (good, problems) == ([], [f"queue red: {CLOSED_ABOVE['message']}"])
+    target = Queues(lambda _: {"state": "Open"}, "red")
+    target.parents = {"red": "middle", "middle": "red"}
+    assert queue_requests.request(target, ["red"], "Open", HURRY) == (["queue red is open"], [])
 
 
 def test_a_queue_without_conditions_says_so_by_its_mark() -> None:
