@@ -34,7 +34,9 @@ def main() -> int:
     planned = {shape: list(plan(competing, shape, given.runs)) for shape in wanted}
     idle = resting(competing) if given.rest or all_of_it else []
     minutes = sum(shape.seconds * len(each) for shape, each in planned.items()) / 60
-    minutes += REST_MINUTES * len(idle) + RESTART_MINUTES * (given.restart or all_of_it)
+    restarted = steady.RESTARTED if all_of_it else given.restart
+    minutes += REST_MINUTES * len(idle)
+    minutes += RESTART_MINUTES + restarted.seconds / 60 if restarted else 0
     minutes += STARVED_MINUTES * (given.starved or all_of_it)
     number = sum(map(len, planned.values()))
     say(f"{number} runs, and what was asked for besides: about {minutes:.0f} minutes")
@@ -47,8 +49,8 @@ def main() -> int:
         for each in idle:
             results.keep("at_rest", steady.rest(each, conditions))
         tell_part("At rest", tables.rests(results.rests))
-        if given.restart or all_of_it:
-            for restart in _restarts(conditions):
+        if restarted:
+            for restart in _restarts(conditions, restarted):
                 results.keep("restarts", restart)
             tell_part("After a restart", tables.restarts(results.restarted))
         if given.starved or all_of_it:
@@ -136,7 +138,14 @@ def arguments() -> argparse.ArgumentParser:
     add("--crds", type=Path, help="a folder with the peer's own definitions")
     add("--kubelets", action="store_true", help="bound pods start, and controllers look at them")
     add("--rest", action="store_true", help="what each costs at rest")
-    add("--restart", action="store_true", help="how soon there is a bind after a restart")
+    add(
+        "--restart",
+        nargs="?",
+        type=shapes.Shape.read,
+        const=steady.RESTARTED,
+        metavar="NODESxGANGSxSIZE",
+        help=f"how soon there is a bind after a restart; default {steady.RESTARTED}",
+    )
     add("--starved", action="store_true", help="how soon starved gangs get what is theirs")
     add("--json", type=Path, default=JSON, help=f"default {JSON}")
     return parser
@@ -176,10 +185,11 @@ def plan(
         yield from (*able[first:], *able[:first])
 
 
-def _restarts(conditions: contest.Conditions) -> Iterator[steady.Restart]:
+def _restarts(conditions: contest.Conditions, shape: shapes.Shape) -> Iterator[steady.Restart]:
     both = competitors.vscheduler(ELECTED)
+    election = competitors.vscheduler(name="vscheduler with leader election")
     half = competitors.vscheduler(ELECTED, "--only=scheduler", name="vscheduler --only scheduler")
-    yield from steady.restarts([both, half], conditions)
+    yield from steady.restarts([both, election, half], conditions, shape)
 
 
 def tell_part(title: str, lines: Iterable[str]) -> None:

@@ -16,6 +16,7 @@ from tests.benchmarks import (
     observing,
     processes,
     running,
+    shapes,
 )
 from vscheduler.mirror import paths
 from vscheduler.sandbox import control_plane
@@ -29,8 +30,8 @@ TOO_MUCH: Mapping[str, str] = {"cpu": "64", "memory": "1Gi"}
 """Twice what a node has."""
 FRESH_PODS = 10
 FIRST_SECONDS = 600.0
-BOUND_GANG = 2
-"""Pods in each of the gangs that run before a restart."""
+RESTARTED = shapes.Shape(nodes=1000, gangs=10_000, size=2)
+"""What runs before a restart."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,25 +147,23 @@ def heartbeats(plane: control_plane.ControlPlane, names: Sequence[str]) -> Itera
 def restarts(
     found: Sequence[competitors.Competitor],
     conditions: contest.Conditions,
-    *,
-    nodes: int = 1000,
-    pods: int = 20_000,
+    shape: shapes.Shape,
 ) -> Iterator[Restart]:
-    """Fill a cluster, let the first competitor write what it has to, then start each anew.
+    """Run these gangs, let the first competitor write what it has to, then start each anew.
 
     All of them are given the same pods, so they must go by the same name.
     """
     customer = found[0].customer
     assert {each.customer for each in found} == {customer}
-    groups = [f"running-{number}" for number in range(pods // BOUND_GANG)]
+    groups = [f"running-{number}" for number in range(shape.gangs)]
     with control_plane.start(crds=conditions.crds) as plane:
         loader = loading.Loader(plane, customer)
-        places = itertools.cycle(loader.add_nodes(nodes))
-        loader.add_groups(groups, BOUND_GANG)
+        places = itertools.cycle(loader.add_nodes(shape.nodes))
+        loader.add_groups(groups, shape.size)
         loader.add_pods(
             loading.pod(customer, name, number, node=next(places))
             for name in groups
-            for number in range(BOUND_GANG)
+            for number in range(shape.size)
         )
         with running.running(plane, found[0]) as scheduler:
             time.sleep(CALM_SECONDS)
@@ -173,13 +172,13 @@ def restarts(
             fresh = f"fresh-{turn}"
             loader.add_groups([fresh], FRESH_PODS)
             loader.add_pods(loading.pod(customer, fresh, number) for number in range(FRESH_PODS))
-            yield _restart(plane, competitor, (nodes, pods, len(groups)))
+            yield _restart(plane, competitor, shape)
 
 
 def _restart(
     plane: control_plane.ControlPlane,
     competitor: competitors.Competitor,
-    sizes: tuple[int, int, int],
+    shape: shapes.Shape,
 ) -> Restart:
     observer = observing.Observer(plane.api)
     try:
@@ -187,12 +186,11 @@ def _restart(
             scheduler.wait(lambda: len(observer.bound) >= FRESH_PODS, FIRST_SECONDS)
             times = sorted(observer.bound.values())
             scheduler.settle()
-            nodes, pods, groups = sizes
             return Restart(
                 competitor=competitor.name,
-                nodes=nodes,
-                pods=pods,
-                groups=groups,
+                nodes=shape.nodes,
+                pods=shape.pods,
+                groups=shape.gangs,
                 first_bind=times[0] - scheduler.started,
                 whole_gang=times[-1] - scheduler.started,
                 cpu=scheduler.cpu_seconds(),
