@@ -189,7 +189,7 @@ def _restarts(conditions: contest.Conditions, shape: shapes.Shape) -> Iterator[s
     both = competitors.vscheduler(ELECTED)
     election = competitors.vscheduler(name="vscheduler with leader election")
     half = competitors.vscheduler(ELECTED, "--only=scheduler", name="vscheduler --only scheduler")
-    yield from steady.restarts([both, election, half], conditions, shape)
+    yield from steady.restarts([election, both, half], conditions, shape)
 
 
 def tell_part(title: str, lines: Iterable[str]) -> None:

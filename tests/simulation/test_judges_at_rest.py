@@ -41,6 +41,24 @@ def test_a_gang_that_does_not_fit_may_wait() -> None:
     assert history.wrong() == []
 
 
+@pytest.mark.parametrize(("room", "deserved"), [("3", "4"), ("4", "3")])
+def test_a_gang_may_wait_for_what_a_denied_pod_keeps(room: str, deserved: str) -> None:
+    """On its node, and in its Queue, between two attempts to bind it."""
+    for label, wrong in ((None, ["every gang that fits runs"]), ("true", [])):
+        history = resting(cpu=room, deserved=deserved)
+        history.put("queues", queue(pending=2, deserved={"cpu": deserved}))
+        history.put("podgroups", group(1, name="other"))
+        denied = told("denied")
+        denied["metadata"]["annotations"]["scheduling.k8s.io/group-name"] = "other"
+        denied["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "2"
+        if label is None:
+            history.put("podgroups", group(3, name="other"))  # it can't run, and keeps nothing
+        else:
+            denied["metadata"]["labels"]["simulation/unbindable"] = label
+        history.put("pods", denied)
+        assert history.wrong() == wrong
+
+
 def test_a_gang_of_unequal_pods_runs_if_it_fits() -> None:
     """On two nodes that don't have room for three of the largest pod, and together no more."""
     for cores, wrong in (("3", ["every gang that fits runs"]), ("2", [])):

@@ -6,7 +6,7 @@ sub-groups) are left out.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tests.simulation.judges import amounts, devices, objects, packing, volume_fit
 from tests.simulation.judges.cluster import Cluster
@@ -161,6 +161,15 @@ def _waits(pod: Object, settings: Settings) -> bool:
     return objects.scheduler_of(pod) in settings.schedulers
 
 
+def _kept(pods: Iterable[Object], cluster: Cluster, settings: Settings) -> amounts.Amounts:
+    """What pods whose bindings are denied may keep between two attempts, on whichever node."""
+    total: amounts.Amounts = Counter()
+    for pod in pods:
+        if UNBINDABLE in objects.labels(pod) and _waits(pod, settings):
+            total.update(cluster.request(pod))
+    return total
+
+
 def _largest(pods: Sequence[Object], cluster: Cluster) -> amounts.Amounts:
     """The most that any of the pods asks for, by resource."""
     most: amounts.Amounts = Counter()
@@ -170,10 +179,12 @@ def _largest(pods: Sequence[Object], cluster: Cluster) -> amounts.Amounts:
 
 
 def _free(cluster: Cluster, settings: Settings) -> Mapping[str, tuple[Object, amounts.Amounts]]:
-    """What is free on each node, without what other schedulers nominated pods for.
+    """What is free on each node, without what other schedulers nominated pods for, and without what
+    pods whose bindings are denied may keep.
 
     A node whose kubelet has refused a pod is left out: the daemon avoids it for a while.
     """
+    kept = _kept(cluster.all("pods"), cluster, settings)
     nominated: dict[str, amounts.Amounts] = {}
     refusing = set()
     for pod in cluster.all("pods"):
@@ -190,6 +201,7 @@ def _free(cluster: Cluster, settings: Settings) -> Mapping[str, tuple[Object, am
             room = amounts.amounts((node.get("status") or {}).get("allocatable"))
             room.subtract(cluster.used[name])
             room.subtract(nominated.get(name, {}))
+            room.subtract(kept)
             found[name] = node, room
     return found
 
@@ -220,6 +232,8 @@ def _queue_room(
     if "vscheduler.io/namespaces" in objects.annotations(queue):
         return None
     held = cluster.held(name)
+    for other in cluster.groups_of(name):
+        held.update(_kept(cluster.members[objects.key_of(other)].values(), cluster, settings))
     wanted = amounts.amounts((group.get("spec") or {}).get("minResources"))
     for resource, amount in wanted.items():
         least = min(cluster.request(pod)[resource] for pod in waiting)
