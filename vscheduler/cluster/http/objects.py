@@ -209,29 +209,19 @@ async def _list(
     read: Callable[[msgspec.Raw], Found],
     size: int,
 ) -> list[Found]:
-    """Return all objects, `size` on the first page."""
-    try:
-        return await _pages(link, path, accept, kind, read, size)
-    except connection.Gone:
-        return await _pages(link, path, accept, kind, read, 0)
-
-
-async def _pages(
-    link: connection.Connection,
-    path: paths.Path,
-    accept: str,
-    kind: str,
-    read: Callable[[msgspec.Raw], Found],
-    size: int,
-) -> list[Found]:
-    """Return all objects, `size` objects per page; 0 means in one piece."""
+    """Return all objects, `size` objects on the first page; 0 means in one piece."""
     found: list[Found] = []
-    token = ""
+    token, expired = "", False
     while True:
         query = {"limit": str(size) if size else "", "continue": token}
         at = path.with_query({name: text for name, text in query.items() if text})
         try:
             body = await link.call("GET", at, accept=accept, most_bytes=lists.most_bytes(size))
+        except connection.Gone:
+            if expired:
+                raise
+            found, token, size, expired = [], "", 0, True
+            continue
         except connection.Unavailable as error:
             if error.reason != responses.TOO_LARGE or size == 1:
                 raise

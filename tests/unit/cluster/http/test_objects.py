@@ -81,6 +81,24 @@ async def test_what_is_too_large_for_one_piece_is_had_in_pages(
     assert server.asked == [("0", ""), ("0", "4000")] * 2
 
 
+@pytest.mark.parametrize("again", [False, True])
+async def test_a_list_whose_token_expires_is_had_in_one_piece(again: bool, serve: Serve) -> None:
+    """From the beginning, so nothing is there twice; a list that expires again is an error."""
+    server = Listed(*[1] * 600)
+
+    async def answer(request: web.Request) -> web.Response:
+        if "continue" in request.query or (again and "limit" not in request.query):
+            return web.json_response({"code": 410, "reason": "Expired"}, status=410)
+        return await server.answer(request)
+
+    link = await serve(answer)
+    if again:
+        with pytest.raises(connection.Gone):
+            await objects.list_all(link, THINGS, {})
+    else:
+        assert await objects.list_all(link, THINGS, {}) == server.items
+
+
 async def test_a_long_list_leaves_turns_to_others(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
