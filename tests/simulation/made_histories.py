@@ -148,6 +148,14 @@ def pod(name: str, group: str = "gang", cpu: str = "1", **spec: Any) -> Object:
     }
 
 
+def told(name: str, message: str = "why") -> Object:
+    """A pod that says why it waits."""
+    made = pod(name)
+    condition = {"type": "PodScheduled", "status": "False", "message": message}
+    made["status"]["conditions"] = [condition]
+    return made
+
+
 def node(name: str = "n1", cpu: str = "4", **spec: Any) -> Object:
     """A node that is ready."""
     return {

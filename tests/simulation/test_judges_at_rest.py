@@ -16,95 +16,8 @@ from tests.simulation.made_histories import (
     pod,
     queue,
     started,
+    told,
 )
-
-
-def resting(*, deserved: str = "4", cpu: str = "4") -> History:
-    """A gang of two that waits, with everything that is written told truly."""
-    history = started(2, 2, cpu=cpu)
-    history.put("queues", queue(pending=1, deserved={"cpu": deserved}))
-    return history
-
-
-def test_a_gang_that_fits_runs() -> None:
-    """It waits though there is room, and its Queue may have it."""
-    assert resting().wrong() == ["every gang that fits runs"]
-
-
-def test_a_gang_that_does_not_fit_may_wait() -> None:
-    """On the nodes, within its Queue's share, or with too few pods."""
-    assert resting(cpu="1").wrong() == []
-    assert resting(deserved="1").wrong() == []
-    assert resting(deserved="1999999u").wrong() == []
-    history = resting()
-    history.drop("pods", "p1")
-    assert history.wrong() == []
-
-
-@pytest.mark.parametrize(("room", "deserved"), [("3", "4"), ("4", "3")])
-def test_a_gang_may_wait_for_what_a_denied_pod_keeps(room: str, deserved: str) -> None:
-    """On its node, and in its Queue, between two attempts to bind it."""
-    for label, wrong in ((None, ["every gang that fits runs"]), ("true", [])):
-        history = resting(cpu=room, deserved=deserved)
-        history.put("queues", queue(pending=2, deserved={"cpu": deserved}))
-        history.put("podgroups", group(1, name="other"))
-        denied = told("denied")
-        denied["metadata"]["annotations"]["scheduling.k8s.io/group-name"] = "other"
-        denied["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "2"
-        if label is None:
-            history.put("podgroups", group(3, name="other"))  # it can't run, and keeps nothing
-        else:
-            denied["metadata"]["labels"]["simulation/unbindable"] = label
-        history.put("pods", denied)
-        assert history.wrong() == wrong
-
-
-def test_a_gang_of_unequal_pods_runs_if_it_fits() -> None:
-    """On two nodes that don't have room for three of the largest pod, and together no more."""
-    for cores, wrong in (("3", ["every gang that fits runs"]), ("2", [])):
-        history = resting(deserved="9", cpu="4")
-        history.put("nodes", node("n2", cpu=cores))
-        history.put("podgroups", group(3))
-        for name, size in (("p0", "3"), ("p1", "2"), ("p2", "2")):
-            history.put("pods", pod(name, cpu=size))
-        assert history.wrong() == wrong
-
-
-def test_a_gang_of_unequal_pods_may_wait_for_its_queue() -> None:
-    """Some of its pods are enough, and those that fit are more than the Queue may have."""
-    for deserved, wrong in (("4", ["every gang that fits runs"]), ("3", [])):
-        history = resting(deserved=deserved, cpu="5")
-        for name, size in (("p0", "3"), ("p1", "2"), ("p2", "2")):
-            history.put("pods", pod(name, cpu=size))
-        assert history.wrong() == wrong
-
-
-def test_a_group_may_wait_for_what_its_smallest_pods_do_not_ask_for() -> None:
-    """It is admitted for its minResources; a pod that is small enough may have joined later."""
-    for minimum, wrong in (("1", ["every gang that fits runs"]), ("9", [])):
-        history = resting(deserved="9")
-        made = group(1)
-        made["spec"]["minResources"] = {"cpu": minimum}
-        history.put("podgroups", made)
-        history.put("pods", pod("p0", cpu="9"))
-        assert history.wrong() == wrong
-
-
-def test_a_gang_that_runs_is_content() -> None:
-    """With a true status."""
-    history = resting()
-    for name in ("p0", "p1"):
-        history.bind(name, "n1")
-        history.runs(name)
-    history.put("podgroups", group(2, phase="Running", running=2))
-    held = {"cpu": "2", "memory": "0"}
-    history.put("queues", queue(running=1, allocated=held))
-    assert history.wrong() == []
-    history.put("queues", queue(running=1, allocated=None))
-    assert history.wrong() == ["statuses are true"]
-    history.put("queues", queue(running=1, allocated=held))
-    history.put("podgroups", group(2, phase="Pending", running=1))
-    assert history.wrong() == ["statuses are true"] * 4  # phase, count, and the Queue's counts
 
 
 def test_queues_tell_what_they_hold() -> None:
@@ -137,14 +50,6 @@ def test_a_group_that_is_scheduled_has_its_minimum() -> None:
     held = {"cpu": "2", "memory": "0"}
     history.put("queues", queue(running=1, allocated=held))
     assert history.wrong() == []
-
-
-def told(name: str, message: str = "why") -> Object:
-    """A pod that says why it waits."""
-    made = pod(name)
-    condition = {"type": "PodScheduled", "status": "False", "message": message}
-    made["status"]["conditions"] = [condition]
-    return made
 
 
 RIGHT: dict[str, Any] = {
