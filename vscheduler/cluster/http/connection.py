@@ -329,7 +329,7 @@ class Connection:
                 if response.status >= 300:
                     said = await responses.body(response, responses.WRITTEN_MAX_BYTES)
                     raise error_of(response.status, said, response.headers.get("Retry-After"))
-                yield _chunks(response, gather_seconds)
+                yield responses.chunks(response, silence_seconds, gather_seconds)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             if isinstance(error, TimeoutError):
                 self.doubt()
@@ -366,19 +366,6 @@ class Connection:
 
     def _url(self, path: str) -> yarl.URL:
         return yarl.URL(self._host + path, encoded=True)
-
-
-async def _chunks(response: aiohttp.ClientResponse, gather_seconds: float) -> AsyncIterator[bytes]:
-    async for chunk in response.content.iter_any():
-        yield chunk
-        transport = response.connection and response.connection.transport
-        if gather_seconds and transport:
-            transport.pause_reading()  # without this, every packet would wake the event loop
-            try:
-                await asyncio.sleep(gather_seconds)
-            finally:
-                if not transport.is_closing():
-                    transport.resume_reading()
 
 
 def unavailable(error: Exception) -> Unavailable:

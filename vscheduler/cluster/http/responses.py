@@ -4,6 +4,9 @@ A proxy in between, or a broken server, may send anything. A response beyond the
 like a broken connection.
 """
 
+import asyncio
+from collections.abc import AsyncIterator
+
 import aiohttp
 import msgspec
 
@@ -33,6 +36,9 @@ TOKEN_MAX = 8192
 RETRY_AFTER_MAX_SECONDS = 60.0
 RETRY_AFTER_SECONDS = 1.0
 """Used when the server names no valid time."""
+
+SLACK_SECONDS = 1.0
+"""How much later than the session a reader notices that nothing comes."""
 
 TOO_LARGE = "TooLarge"
 """The reason of a connection.Unavailable raised for a response beyond its limit."""
@@ -74,6 +80,36 @@ async def body(response: aiohttp.ClientResponse, most: int) -> bytes:
         response.close()
         raise TooLargeError(f"an answer of more than {most} bytes")
     return b"".join(pieces)
+
+
+async def chunks(
+    response: aiohttp.ClientResponse, silence_seconds: float, gather_seconds: float
+) -> AsyncIterator[bytes]:
+    """Yield a response's chunks of bytes. After each chunk, reading pauses for `gather_seconds`.
+
+    Raises ConnectionError if the session is closed meanwhile, as after the process was stopped for
+    a while, and TimeoutError if nothing comes for much longer than `silence_seconds`. That is the
+    read time-out of the session, which ends with its connections: aiohttp doesn't tell a reader
+    who waits while they are closed.
+    """
+    pieces = response.content.iter_any()
+    while True:
+        async with asyncio.timeout(silence_seconds + SLACK_SECONDS):
+            try:
+                chunk = await anext(pieces)
+            except StopAsyncIteration:
+                return
+            except RuntimeError as error:
+                raise ConnectionError(str(error)) from error
+        yield chunk
+        transport = response.connection and response.connection.transport
+        if gather_seconds and transport:
+            transport.pause_reading()  # without this, every packet would wake the event loop
+            try:
+                await asyncio.sleep(gather_seconds)
+            finally:
+                if not transport.is_closing():
+                    transport.resume_reading()
 
 
 class Lines:

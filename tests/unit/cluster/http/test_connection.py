@@ -9,7 +9,7 @@ from aiohttp import web
 
 from tests import patience
 from tests.unit.cluster.conftest import Serve
-from vscheduler.cluster.http import connection, sessions
+from vscheduler.cluster.http import connection, responses, sessions
 
 
 def status(code: int, reason: str = "", **more: Any) -> bytes:
@@ -140,6 +140,40 @@ async def test_a_silent_stream_is_unavailable(serve: Serve) -> None:
     with pytest.raises(connection.Unavailable, match="no answer"):
         await read()
     assert seen == [b"one\n"]
+
+
+@pytest.mark.parametrize("waits", [True, False])
+async def test_a_stream_whose_session_is_closed_under_it_is_unavailable(
+    waits: bool,
+    serve: Serve,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As when a process was stopped until a replaced session was due to be closed: whether its
+    reader waits at this moment or comes back later.
+    """
+    monkeypatch.setattr(sessions, "RETIRE_SECONDS", 0.01)
+    monkeypatch.setattr(responses, "SLACK_SECONDS", 0.1)
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b"one\n")
+        await asyncio.sleep(patience.SECONDS)
+        return response
+
+    link = await serve(answer)
+
+    async def read() -> None:
+        async with link.stream("/", silence_seconds=0.5) as chunks:
+            await anext(chunks)
+            link.doubt()
+            if not waits:
+                await asyncio.sleep(0.1)
+            await anext(chunks)
+
+    with pytest.raises(connection.Unavailable, match="no answer"):
+        async with asyncio.timeout(patience.SECONDS / 2):
+            await read()
 
 
 async def test_nobody_there_is_unavailable() -> None:
