@@ -102,11 +102,7 @@ class JobIndex:
                     self.notify(old.group)
         if new is not None:
             if new.group is not None:
-                members = self._members.get(new.group)
-                if members is None:
-                    self._members[new.group] = {new.uid: new}
-                else:
-                    members[new.uid] = new
+                self._members.setdefault(new.group, {})[new.uid] = new
                 self._emptied.discard(new.group)
                 self._touch(new.group)
                 self.notify(new.group)

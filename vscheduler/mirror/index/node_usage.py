@@ -110,10 +110,7 @@ class NodeColumns:
                 del self._pods[old.node]
             self._dirty.add(old.node)
         if new is not None and new.node is not None and new.holds_resources:
-            if new.node in self._pods:
-                self._pods[new.node][new.uid] = new
-            else:
-                self._pods[new.node] = {new.uid: new}
+            self._pods.setdefault(new.node, {})[new.uid] = new
             self._dirty.add(new.node)
 
     def reseat(self, members: Iterable[pods.Pod]) -> None:

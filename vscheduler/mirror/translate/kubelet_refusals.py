@@ -81,9 +81,7 @@ class KubeletRefusals:
     def note(self, pod: jobs.TaskId, node: str, answer: Answer) -> None:
         """Record the kubelet's answer about a pod. Repetitions change nothing."""
         if not answer.refusal:
-            known = self._started.get(node)
-            if known is None or known < answer.at:
-                self._started[node] = answer.at
+            self._started[node] = max(answer.at, self._started.get(node, answer.at))
         elif pod not in self._refused[node]:
             self._refused[node][pod] = KubeletRefusal(answer.refusal, answer.at, answer.at)
 

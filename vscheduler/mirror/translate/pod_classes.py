@@ -224,10 +224,5 @@ def _basis(
 
 def _has_grants(status: wire.PodStatus) -> bool:
     """Whether the kubelet has reported the resources of the pod, or of a container."""
-    if status.resources is not None:
-        return True
-    for containers in (status.container_statuses, status.init_container_statuses):
-        for each in containers:
-            if each.resources is not None:
-                return True
-    return False
+    containers = (*status.container_statuses, *status.init_container_statuses)
+    return status.resources is not None or any(each.resources is not None for each in containers)

@@ -169,7 +169,7 @@ class Translator:
         """
         metadata, spec = pod.metadata, pod.spec
         key = events.key_of(metadata.namespace, metadata.name)
-        uid = jobs.TaskId(metadata.uid or key)
+        uid = uid_of(metadata)
         named = _group(metadata)
         group = None if named is None else jobs.JobId(events.key_of(metadata.namespace, named))
         status = _status(pod)
