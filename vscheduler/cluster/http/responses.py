@@ -66,12 +66,15 @@ _decode_object = msgspec.json.Decoder(_Object).decode
 
 
 async def body(response: aiohttp.ClientResponse, most: int) -> bytes:
-    """Return a response's body. Raises TooLargeError above `most` bytes."""
+    """Return a response's body.
+
+    Raises TooLargeError above `most` bytes, and ConnectionError if the session is closed meanwhile.
+    """
     pieces: list[bytes] = []
     size = response.content_length or 0
     if size <= most:
         size = 0
-        async for piece in response.content.iter_any():
+        async for piece in _pieces(response):
             size += len(piece)
             if size > most:
                 break
@@ -92,15 +95,13 @@ async def chunks(
     read time-out of the session, which ends with its connections: aiohttp doesn't tell a reader
     who waits while they are closed.
     """
-    pieces = response.content.iter_any()
+    pieces = _pieces(response)
     while True:
         async with asyncio.timeout(silence_seconds + SLACK_SECONDS):
             try:
                 chunk = await anext(pieces)
             except StopAsyncIteration:
                 return
-            except RuntimeError as error:
-                raise ConnectionError(str(error)) from error
         yield chunk
         transport = response.connection and response.connection.transport
         if gather_seconds and transport:
@@ -110,6 +111,15 @@ async def chunks(
             finally:
                 if not transport.is_closing():
                     transport.resume_reading()
+
+
+async def _pieces(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+    """Yield what has come of a response. Raises ConnectionError if the session is closed."""
+    try:
+        async for piece in response.content.iter_any():
+            yield piece
+    except RuntimeError as error:  # aiohttp: the connection is closed
+        raise ConnectionError(str(error)) from error
 
 
 class Lines:

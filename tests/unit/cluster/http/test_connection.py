@@ -3,9 +3,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 import yaml
-from aiohttp import web
+from aiohttp import test_utils, web
 
 from tests import patience
 from tests.unit.cluster.conftest import Serve
@@ -119,17 +120,18 @@ async def test_that_the_server_is_too_busy_is_told(serve: Serve) -> None:
     assert told == ["busy"]
 
 
+async def falls_silent(request: web.Request) -> web.StreamResponse:
+    """Answer with a line, and then nothing."""
+    response = web.StreamResponse()
+    await response.prepare(request)
+    await response.write(b"one\n")
+    await asyncio.sleep(patience.SECONDS)
+    return response
+
+
 async def test_a_silent_stream_is_unavailable(serve: Serve) -> None:
     """A connection that says nothing for too long is dead, though TCP doesn't know."""
-
-    async def answer(request: web.Request) -> web.StreamResponse:
-        response = web.StreamResponse()
-        await response.prepare(request)
-        await response.write(b"one\n")
-        await asyncio.sleep(patience.SECONDS)
-        return response
-
-    link = await serve(answer)
+    link = await serve(falls_silent)
     seen: list[bytes] = []
 
     async def read() -> None:
@@ -154,14 +156,7 @@ async def test_a_stream_whose_session_is_closed_under_it_is_unavailable(
     monkeypatch.setattr(sessions, "RETIRE_SECONDS", 0.01)
     monkeypatch.setattr(responses, "SLACK_SECONDS", 0.1)
 
-    async def answer(request: web.Request) -> web.StreamResponse:
-        response = web.StreamResponse()
-        await response.prepare(request)
-        await response.write(b"one\n")
-        await asyncio.sleep(patience.SECONDS)
-        return response
-
-    link = await serve(answer)
+    link = await serve(falls_silent)
 
     async def read() -> None:
         async with link.stream("/", silence_seconds=0.5) as chunks:
@@ -174,6 +169,20 @@ async def test_a_stream_whose_session_is_closed_under_it_is_unavailable(
     with pytest.raises(connection.Unavailable, match="no answer"):
         async with asyncio.timeout(patience.SECONDS / 2):
             await read()
+
+
+async def test_a_body_whose_session_is_closed_is_an_error_of_the_connection() -> None:
+    """As above, for a call."""
+    application = web.Application()
+    application.router.add_get("/", falls_silent)
+    async with (
+        test_utils.TestServer(application) as server,
+        aiohttp.ClientSession() as session,
+        session.get(server.make_url("/")) as response,
+    ):
+        await session.close()
+        with pytest.raises(ConnectionError):
+            await responses.body(response, 100)
 
 
 async def test_nobody_there_is_unavailable() -> None:
