@@ -21,8 +21,8 @@ import msgspec
 import structlog
 
 from vscheduler import backoff, containment
+from vscheduler.cluster import cooperative
 from vscheduler.cluster.http import connection, lists, responses
-from vscheduler.cluster.writes import cooperative
 from vscheduler.mirror import paths
 
 log = structlog.get_logger(__name__)
@@ -223,6 +223,8 @@ class Reflector(Generic[Event]):
             while True:
                 page = await ahead
                 self._mark_alive()
+                if not page.metadata.resourceVersion:
+                    raise connection.Unavailable("a list without a version")
                 if page.metadata.continue_ == token != "":
                     raise connection.Unavailable("the list never ends")
                 token = page.metadata.continue_

@@ -11,7 +11,8 @@ from functools import partial
 import structlog
 
 from vscheduler import backoff
-from vscheduler.cluster.writes import binder, cooperative, evictor
+from vscheduler.cluster import cooperative
+from vscheduler.cluster.writes import binder, evictor
 from vscheduler.core.config import policy
 from vscheduler.core.model import decisions, jobs, nodes, snapshot
 from vscheduler.daemon import (

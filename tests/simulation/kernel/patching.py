@@ -24,7 +24,7 @@ from kopf._core.reactor import running
 
 from tests.simulation.kernel import core, loops, orders, threads
 from vscheduler import containment
-from vscheduler.cluster.writes import cooperative
+from vscheduler.cluster import cooperative
 from vscheduler.controllers import operator
 from vscheduler.daemon import application, cycle_thread
 from vscheduler.daemon.leader_election import thread

@@ -16,9 +16,8 @@ from structlog import testing
 from tests import patience
 from tests.unit.cluster.conftest import Serve
 from vscheduler import containment
-from vscheduler.cluster import reflector
+from vscheduler.cluster import cooperative, reflector
 from vscheduler.cluster.http import connection
-from vscheduler.cluster.writes import cooperative
 from vscheduler.mirror import paths
 
 FAST = reflector.Pace(
@@ -387,10 +386,12 @@ async def test_a_watch_whose_sink_fails_begins_anew(serve: Serve) -> None:
 
 @pytest.mark.parametrize("kind", ["Pod", "PodList", "Status", ""])
 async def test_what_is_no_list_of_its_kind_empties_nothing(serve: Serve, kind: str) -> None:
-    """An answer of another kind has no items: were it taken, all would be gone."""
-    wrong = web.json_response({"kind": kind, "metadata": {"resourceVersion": "1"}})
-    right = {"kind": "ThingList", "metadata": {"resourceVersion": "10"}, "items": []}
-    script = Script([wrong, web.json_response(right)])
+    """Were an answer of another kind taken, or one without items, all would be gone."""
+    metadata = {"resourceVersion": "1"}
+    wrong = {"kind": kind, "metadata": metadata, "items": []}
+    nothing = {"kind": "ThingList", "metadata": metadata}
+    right = nothing | {"items": None}
+    script = Script([web.json_response(each) for each in (wrong, nothing, right)])
     with testing.capture_logs() as logs:
         async with following(serve, script, kind="Thing") as (_, batches):
             pass

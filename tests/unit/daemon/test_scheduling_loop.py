@@ -13,7 +13,8 @@ from structlog import testing
 from tests import patience, pictures, running
 from tests.unit.cluster.conftest import Serve
 from tests.unit.daemon import worlds
-from vscheduler.cluster.writes import cooperative, status_writer
+from vscheduler.cluster import cooperative
+from vscheduler.cluster.writes import status_writer
 from vscheduler.core.actions import allocate
 from vscheduler.core.session import session as working
 from vscheduler.daemon import pacing, scheduling_loop

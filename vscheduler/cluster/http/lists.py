@@ -17,7 +17,7 @@ LARGE_PAGE_SIZE = 4000
 """Objects on a page of a list that was too large for one piece."""
 
 WHOLE_MAX_BYTES = 2**26
-"""64 MiB: the largest list of custom resources that is taken in one piece."""
+"""64 MiB: the largest list that is requested in one piece at first."""
 
 EARLY_BYTES_MAX = 2**25
 """32 MiB: beyond this size of all early pages, no further page is requested early."""
@@ -26,6 +26,14 @@ CLOSE_SECONDS = 1.0
 
 Version = Annotated[str, msgspec.Meta(max_length=responses.VERSION_MAX)]
 Token = Annotated[str, msgspec.Meta(max_length=responses.TOKEN_MAX)]
+
+
+METADATA = "PartialObjectMetadata"
+"""The kind of objects of which only the metadata is listed."""
+
+
+class UnexpectedError(connection.Unavailable):
+    """The response is not the requested object or list."""
 
 
 class Meta(msgspec.Struct):
@@ -38,9 +46,9 @@ class Meta(msgspec.Struct):
 class Page(msgspec.Struct):
     """A page of a list, or a whole list. Items are complete JSON, not decoded."""
 
-    metadata: Meta
+    items: list[msgspec.Raw] | None
+    metadata: Meta = msgspec.field(default_factory=Meta)
     kind: str = ""
-    items: list[msgspec.Raw] | None = None
 
 
 _decode = msgspec.json.Decoder(Page).decode
@@ -66,32 +74,45 @@ def most_bytes(size: int) -> int:
 
 
 async def page(
-    link: connection.Connection, path: paths.Path, size: int, token: str, most: int | None = None
+    link: connection.Connection,
+    path: paths.Path,
+    size: int,
+    token: str,
+    most: int | None = None,
+    *,
+    metadata_only: bool = False,
 ) -> Page:
     """Request one page of a list; size 0 requests the rest in one piece.
 
-    Raises connection.ApiError, with reason TOO_LARGE for more than `most` bytes (default:
-    `most_bytes`).
+    Raises connection.ApiError: with reason TOO_LARGE for more than `most` bytes (default:
+    `most_bytes`), UnexpectedError if the answer is no such list.
     """
-    return (await _ask(link, path, size, token, most))[0]
+    return (await _ask(link, path, size, token, most, metadata_only=metadata_only))[0]
 
 
 async def _ask(
-    link: connection.Connection, path: paths.Path, size: int, token: str, most: int | None
+    link: connection.Connection,
+    path: paths.Path,
+    size: int,
+    token: str,
+    most: int | None = None,
+    *,
+    metadata_only: bool = False,
 ) -> tuple[Page, int]:
     """Return the page and its size in bytes."""
     query = {"limit": str(size), "continue": token}
     query = {name: value for name, value in query.items() if value not in ("", "0")}
     most = most_bytes(size) if most is None else most
+    accept, kind = connection.JSON, path.kind
+    if metadata_only:
+        accept, kind = connection.METADATA_LIST, METADATA
     try:
-        body = await link.call("GET", path.with_query(query), most_bytes=most)
+        body = await link.call("GET", path.with_query(query), accept=accept, most_bytes=most)
         found = _decode(body)
     except responses.GARBAGE as error:
-        raise connection.Unavailable(f"not a list: {error}") from error
-    if path.kind and found.kind != f"{path.kind}List":
-        raise connection.Unavailable(f"not a list of {path.kind}, but a {found.kind}")
-    if not found.metadata.resourceVersion:
-        raise connection.Unavailable("a list without a version")
+        raise UnexpectedError(f"not a list: {error}") from error
+    if kind and found.kind != f"{kind}List":
+        raise UnexpectedError(f"not a list of {kind}, but a {found.kind}")
     return found, len(body)
 
 
@@ -148,7 +169,7 @@ class EarlyPages:
 
     async def _fetch(self, path: paths.Path, token: str) -> Page:
         """Request a page, and then the next page, unless the early pages are too large."""
-        found, size = await _ask(self._link, path, first_size(path), token, None)
+        found, size = await _ask(self._link, path, first_size(path), token)
         self._bytes += size
         following = found.metadata.continue_
         wanted = following not in ("", token) and not self._closed

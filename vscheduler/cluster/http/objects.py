@@ -6,11 +6,9 @@ from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
+from vscheduler.cluster import cooperative
 from vscheduler.cluster.http import connection, lists, responses
 from vscheduler.mirror import paths
-
-SLICE = 50
-"""How many objects of a list are decoded before other tasks get a turn: about a millisecond."""
 
 MANAGER_MAX = 128
 """Maximum length of a field manager's name."""
@@ -20,15 +18,7 @@ Object: TypeAlias = dict[str, Any]
 MaySend: TypeAlias = Callable[[], bool] | None
 """Asked whether a write may be sent, when its bytes are written. None: always."""
 
-PARTIAL = "PartialObjectMetadata"
-"""The kind of objects in a metadata-only list."""
-
-
 Found = TypeVar("Found")
-
-
-class UnexpectedError(connection.Unavailable):
-    """The response is not the requested object or list."""
 
 
 class _Owner(msgspec.Struct):
@@ -64,14 +54,9 @@ class _Whole(_Item, kw_only=True):
     apiVersion: str  # noqa: N815
 
 
-class _ListMetadata(msgspec.Struct):
-    continue_: str = msgspec.field(default="", name="continue")
-
-
 class _List(msgspec.Struct):
     kind: str
     items: list[_Item] | None
-    metadata: _ListMetadata = msgspec.field(default_factory=_ListMetadata)
 
 
 class Version(msgspec.Struct, frozen=True):
@@ -85,14 +70,7 @@ class _Versioned(msgspec.Struct):
     metadata: Version
 
 
-class _RawList(msgspec.Struct):
-    kind: str
-    items: list[msgspec.Raw] | None
-    metadata: _ListMetadata = msgspec.field(default_factory=_ListMetadata)
-
-
 _decode_versioned = msgspec.json.Decoder(_Versioned).decode
-_decode_list = msgspec.json.Decoder(_RawList).decode
 
 
 def field_manager(scheduler: str) -> dict[str, str]:
@@ -103,7 +81,8 @@ def field_manager(scheduler: str) -> dict[str, str]:
 async def get(link: connection.Connection, path: paths.Path) -> Object:
     """Return the object at this path. Raises connection.ApiError, for example NotFound.
 
-    Raises UnexpectedError when the response is a different object or, for a collection, not a list.
+    Raises lists.UnexpectedError when the response is a different object or, for a collection, not a
+    list.
     """
     return _checked(await link.call("GET", path), path)
 
@@ -182,11 +161,8 @@ async def list_all(
     small. When the continue token expires, the whole list is requested in one piece. Raises
     connection.ApiError.
     """
-    accept, kind = connection.JSON, path.kind
-    if metadata_only:
-        accept, kind = connection.METADATA_LIST, PARTIAL
     at, size = path.with_query(params), lists.first_size(path)
-    return await _list(link, at, accept, f"{kind}List", _item, size)
+    return await _list(link, at, size, _item, metadata_only=metadata_only)
 
 
 async def list_versions(
@@ -197,26 +173,23 @@ async def list_versions(
     The list is requested in one piece, which the API server answers from its cache, in half of the
     time that pages take.
     """
-    at = path.with_query(params)
-    return await _list(link, at, connection.METADATA_LIST, f"{PARTIAL}List", _version, 0)
+    return await _list(link, path.with_query(params), 0, _version, metadata_only=True)
 
 
 async def _list(
     link: connection.Connection,
     path: paths.Path,
-    accept: str,
-    kind: str,
-    read: Callable[[msgspec.Raw], Found],
     size: int,
+    read: Callable[[msgspec.Raw], Found],
+    *,
+    metadata_only: bool,
 ) -> list[Found]:
     """Return all objects, `size` objects on the first page; 0 means in one piece."""
     found: list[Found] = []
     token, expired = "", False
     while True:
-        query = {"limit": str(size) if size else "", "continue": token}
-        at = path.with_query({name: text for name, text in query.items() if text})
         try:
-            body = await link.call("GET", at, accept=accept, most_bytes=lists.most_bytes(size))
+            page = await lists.page(link, path, size, token, metadata_only=metadata_only)
         except connection.Gone:
             if expired:
                 raise
@@ -228,14 +201,11 @@ async def _list(
             size = lists.smaller(size)
             continue
         try:
-            page = _decode_list(body)
-            _check_kind(page.kind, kind)
-            for item in page.items or ():
-                found.append(read(item))
-                if len(found) % SLICE == 0:
-                    await asyncio.sleep(0)
+            for some in cooperative.slices(page.items or []):
+                found += map(read, some)
+                await asyncio.sleep(0)
         except responses.GARBAGE as error:
-            raise UnexpectedError(f"not a {kind}: {error}") from error
+            raise lists.UnexpectedError(f"not a list of objects: {error}") from error
         token = page.metadata.continue_
         if not token:
             return found
@@ -272,15 +242,17 @@ def _checked(answer: bytes, path: paths.Path, name: str = "") -> Object:
     if not path.kind:
         return stored
     if not name:
-        _page(stored, f"{path.kind}List")
+        _check_list(stored, f"{path.kind}List")
         return stored
     try:
         found = msgspec.convert(stored, _Whole)
     except msgspec.ValidationError as error:
-        raise UnexpectedError(f"not a {path.kind}: {error}") from error
+        raise lists.UnexpectedError(f"not a {path.kind}: {error}") from error
     there = (found.apiVersion, found.kind, found.metadata.name)
     if there != (path.api_version, path.kind, name):
-        raise UnexpectedError(f"not {path.kind} {name!r}, but {found.kind} {found.metadata.name!r}")
+        raise lists.UnexpectedError(
+            f"not {path.kind} {name!r}, but {found.kind} {found.metadata.name!r}"
+        )
     return stored
 
 
@@ -295,23 +267,18 @@ def _version(item: msgspec.Raw) -> Version:
     return _decode_versioned(item).metadata
 
 
-def _check_kind(found: str, kind: str) -> None:
-    if found != kind:
-        raise UnexpectedError(f"not a {kind}, but a {found}")
-
-
-def _page(listed: Object, kind: str) -> _List:
-    """Validate one page of a list. Raises UnexpectedError."""
+def _check_list(listed: Object, kind: str) -> None:
+    """Raise lists.UnexpectedError if this is no list of this kind."""
     try:
-        page = msgspec.convert(listed, _List)
+        found = msgspec.convert(listed, _List)
     except msgspec.ValidationError as error:
-        raise UnexpectedError(f"not a {kind}: {error}") from error
-    _check_kind(page.kind, kind)
-    return page
+        raise lists.UnexpectedError(f"not a {kind}: {error}") from error
+    if found.kind != kind:
+        raise lists.UnexpectedError(f"not a {kind}, but a {found.kind}")
 
 
 def _decoded(body: bytes) -> Object:
     try:
         return msgspec.json.decode(body, type=Object)
     except responses.GARBAGE as error:  # for example a proxy's error page
-        raise UnexpectedError(f"not an object: {error}") from error
+        raise lists.UnexpectedError(f"not an object: {error}") from error

@@ -16,8 +16,9 @@ from enum import IntEnum
 from functools import partial
 
 from vscheduler import backoff, containment
+from vscheduler.cluster import cooperative
 from vscheduler.cluster.http import send_guard
-from vscheduler.cluster.writes import concurrency_limit, cooperative
+from vscheduler.cluster.writes import concurrency_limit
 
 Call = Callable[[], Awaitable[None]]
 """A call to make. The call handles its own errors; an unexpected exception is logged and ends only

@@ -8,6 +8,7 @@ import pytest
 from aiohttp import web
 
 from tests.unit.cluster.conftest import Serve
+from vscheduler.cluster import cooperative
 from vscheduler.cluster.http import connection, lists, objects, responses
 from vscheduler.mirror import paths
 
@@ -121,7 +122,7 @@ async def test_a_long_list_leaves_turns_to_others(
     task = asyncio.create_task(others())
     await objects.list_all(link, THINGS, {})
     task.cancel()
-    assert max(after - before for before, after in itertools.pairwise(seen)) == objects.SLICE
+    assert max(after - before for before, after in itertools.pairwise(seen)) == cooperative.SLICE
 
 
 @pytest.mark.parametrize(
@@ -140,7 +141,7 @@ async def test_versions_come_from_a_list_of_metadata(answer: object, serve: Serv
         del request
         return web.json_response(answer)
 
-    with pytest.raises(objects.UnexpectedError):
+    with pytest.raises(lists.UnexpectedError):
         await objects.list_versions(await serve(answered), THINGS, {})
 
 

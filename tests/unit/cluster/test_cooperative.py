@@ -4,7 +4,7 @@ from collections import Counter
 import msgspec
 import pytest
 
-from vscheduler.cluster.writes import cooperative
+from vscheduler.cluster import cooperative
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
 
