@@ -238,6 +238,18 @@ def test_room_is_kept_though_the_queue_has_no_pod_left() -> None:
     assert shares["a"].deserved["cpu"] == 4000
 
 
+def test_room_is_given_up_if_no_node_and_no_pod_names_the_resource_any_more() -> None:
+    """The last pods that had some are gone, and so is the device plugin; the next are to come."""
+    with_gpu = IN_THE_WAY.replace("cpu=4", "cpu=4 gpu=4").replace("min=1 n1", "min=1 gpu=1 n1")
+    first = running.run(pictures.documents(with_gpu), BUILT_IN)
+    assert [room.node for room in first.carried.replacement_reservations] == ["n2"] * 4
+    without = pictures.documents(IN_THE_WAY.replace("job a/a min=1 n1*4", ""))
+    documents = [*without, *latecomers()]
+    result = running.run_at(documents, BUILT_IN, pictures.NOW.timestamp() + 1, first.carried)
+    assert result.carried.replacement_reservations == ()
+    assert sum(bind.task.job == "default/old" for bind in result.binds) == 4
+
+
 def test_nobody_gives_way_where_there_is_no_room_for_what_it_asks() -> None:
     """One of its pods fits elsewhere; the four that would have to go don't."""
     picture = IN_THE_WAY.replace(

@@ -192,7 +192,8 @@ class Mirror:
     ) -> snapshots.Snapshot:
         """Return the cluster as a frozen Snapshot. The cost depends on changes since the last."""
         self._named.refresh()
-        space = self._resource_names.space(self.devices.extended_resources)
+        backed, awaited = self.devices.extended_resources, carried.awaited_resources
+        space = self._resource_names.space(backed, awaited)
         return snapshots.Snapshot(
             now=now,
             space=space,
@@ -208,7 +209,7 @@ class Mirror:
             affinity_index=self._pod_affinity.freeze(),
             storage=self.storage.freeze(),
             devices=self.devices.freeze(space.names),
-            extended_resources=self.devices.extended_resources,
+            extended_resources=backed,
             carried=carried,
         )
 

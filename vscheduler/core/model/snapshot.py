@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeAlias
@@ -291,6 +291,12 @@ class Carried:
     refused_allocations: Mapping[str, str] = field(default_factory=dict)
     """By resource claim (`namespace/name`), what the API server said when it refused the last write
     of an allocation. Filled in by the sender."""
+
+    @property
+    def awaited_resources(self) -> Collection[str]:
+        """The resources of pods that don't exist yet. Nothing else may name them by now."""
+        expected = (each.task.pod_class for each in self.replacement_reservations)
+        return {name for pod_class in expected for name in pod_class.counted}
 
 
 FRESH = Carried()

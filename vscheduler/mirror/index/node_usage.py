@@ -263,15 +263,18 @@ class ResourceNames:
                 del classes[left]
                 _count(self._requested, left.counted, -1)
 
-    def space(self, backed: Collection[str] = ()) -> resources.ResourceSpace:
+    def space(
+        self, backed: Collection[str] = (), awaited: Collection[str] = ()
+    ) -> resources.ResourceSpace:
         """Return the resources as columns; the last object again when they are unchanged. `backed`
-        are those that stand for a DeviceClass.
+        are those that stand for a DeviceClass, `awaited` those of pods that are still to come.
 
         Anyone who creates pods can name arbitrary resources, and each would add a column to every
         node. So at most REQUESTED_ONLY_MAX resources get a column that no node or queue names.
         """
-        known = {*self._provided, *(self._requested.keys() & backed)}
-        requested_only = self._requested.keys() - known - {*resources.FIRST}
+        requested = {*self._requested, *awaited}
+        known = {*self._provided, *requested.intersection(backed)}
+        requested_only = requested - known - {*resources.FIRST}
         folded = len(requested_only) > REQUESTED_ONLY_MAX
         if folded:
             names = {*known, *sorted(requested_only)[:REQUESTED_ONLY_MAX]}
