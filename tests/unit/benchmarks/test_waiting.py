@@ -131,3 +131,27 @@ def test_admission_costs_no_calls_for_jobs_that_have_what_they_were_promised() -
     through all jobs.
     """
     assert calls_to_admit_one(MANY) == calls_to_admit_one(FEW)
+
+
+def calls_for_reclaim(waiting: int, action: str) -> int:
+    """How many calls the action adds to a cycle that has used up its budget by then."""
+    cluster = clusters.Cluster(["left", "right"])
+    places = cluster.add_nodes(NODES)
+    held = clusters.Gang(name="held", queue="right", requests=[clusters.POD], nodes=places[:1])
+    cluster.add(held)
+    for number in range(waiting):
+        cluster.add(clusters.Gang(name=f"gang-{number:05}", queue="left", requests=[clusters.POD]))
+    taken = cluster.snapshot()
+
+    def calls(actions: str) -> int:
+        policy = timing.policy_of(actions)
+        assert not cycle.run_cycle(taken, policy, budget=10).finished
+        return test_rich.calls_of(lambda: cycle.run_cycle(taken, policy, budget=10))
+
+    return calls(f"enqueue, allocate, backfill, {action}") - calls("enqueue, allocate, backfill")
+
+
+@pytest.mark.parametrize("action", ["reclaim", "preempt"])
+def test_nobody_is_lined_up_when_the_budget_is_used_up(action: str) -> None:
+    """42 calls for each waiting job, to no avail."""
+    assert calls_for_reclaim(MANY, action) == calls_for_reclaim(FEW, action)

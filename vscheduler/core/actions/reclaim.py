@@ -27,10 +27,11 @@ class Reclaim(contracts.Action[working.Session]):
     def execute(self, session: working.Session) -> None:
         """Serve queue after queue; an overused queue gets nothing.
 
-        Nor does a queue while no other queue holds anything to reclaim.
+        Nor does a queue while no other queue holds anything to reclaim. Nobody is lined up when the
+        budget is used up by then.
         """
         planner = eviction.Planner(session, self, "reclaimable")
-        if planner.is_in_vain():
+        if planner.is_in_vain() or session.work_budget.exhausted:
             return
         served = _served(session)
         waiting, lines = preemptors.line_up(session, self.name, served)
