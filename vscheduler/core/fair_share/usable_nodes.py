@@ -152,7 +152,9 @@ class UsableNodes:
         if not self._nodes.layout.size:
             return np.zeros(rows.size, dtype=np.bool_)
         could = (rows >= 0) & self.of_class(pod_class)[rows]
-        for name in dict.fromkeys(names) if self._queues else ():
-            theirs = np.array([each == name for each in names], dtype=np.bool_)
-            could &= ~theirs | self.of(name, pod_class)[rows]
+        places: dict[str, list[int]] = {}
+        for place, name in enumerate(names if self._queues else ()):
+            places.setdefault(name, []).append(place)
+        for name, theirs in places.items():
+            could[theirs] &= self.of(name, pod_class)[rows[theirs]]
         return could

@@ -4,6 +4,7 @@ Constraints are evaluated for all nodes at once, with one answer per node of a N
 that depend only on node specs are cached in the layout, keyed by the constraints involved.
 """
 
+import itertools
 import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -335,8 +336,9 @@ def _among(layout: NodeLayout, key: str, values: tuple[str, ...]) -> Mask:
     """Return which nodes (N,) have one of these values; one look-up for each listed value."""
     column, codes = layout.label(key)
     answers = np.zeros(len(codes) + 1, dtype=np.bool_)
-    answers[[codes[value] for value in values if value in codes]] = True
-    return answers[column]  # a node without the label has code -1
+    answers[list(map(codes.get, values, itertools.repeat(-1)))] = True
+    answers[-1] = False  # of a node without the label, which has code -1
+    return answers[column]
 
 
 def _on_label(layout: NodeLayout, key: str, test: Test) -> Mask:
