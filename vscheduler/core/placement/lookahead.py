@@ -6,7 +6,8 @@ with two, and so on. A result is used only if a node gets into exactly the fores
 host ports, and any further input of answers declared by plugins (`row_outlook`).
 """
 
-from collections.abc import Hashable, Iterable, Iterator
+import itertools
+from collections.abc import Hashable, Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -92,17 +93,24 @@ def foreseen(
     )
 
 
-def states(cluster: cluster_state.ClusterState, view: contracts.NodeView) -> Iterator[Hashable]:
-    """Yield the state of each foreseen row, for tasks about which plugins add nothing."""
+def states(cluster: cluster_state.ClusterState, view: contracts.NodeView) -> Iterable[Hashable]:
+    """Iterate over the states of all foreseen rows, for tasks about which plugins add nothing."""
     assert view.rows is not None
     ports, leaving = cluster.ports, cluster.leaving_ports
-    names = cluster.layout.names
-    for row, used, future in zip(view.rows.tolist(), view.used, view.future_used, strict=True):
-        if not ports and not leaving:
-            yield row, used.tobytes(), future.tobytes(), None
-        else:
-            taken = ports.get(names[row]), leaving.get(names[row])
-            yield row, used.tobytes(), future.tobytes(), None, taken
+    rows = view.rows.tolist()
+    plain = zip(rows, _bytes(view.used), _bytes(view.future_used), itertools.repeat(None))
+    if not ports and not leaving:
+        return plain
+    names = [cluster.layout.names[row] for row in rows]
+    taken = ((ports.get(name), leaving.get(name)) for name in names)
+    return ((*each, both) for each, both in zip(plain, taken, strict=True))
+
+
+def _bytes(amounts: resources.Vector) -> Sequence[bytes]:
+    """Return the bytes of each row, (N, R), as `tobytes` of the row does."""
+    whole = np.ascontiguousarray(amounts)
+    found: list[bytes] = whole.view(np.dtype((np.void, whole[0].nbytes)))[:, 0].tolist()
+    return found
 
 
 def best(scores: Scores) -> Rows:
