@@ -74,10 +74,8 @@ async def body(response: aiohttp.ClientResponse, most: int) -> bytes:
     size = response.content_length or 0
     if size <= most:
         size = 0
-        async for piece in _pieces(response):
+        while size <= most and (piece := await _piece(response)):
             size += len(piece)
-            if size > most:
-                break
             pieces.append(piece)
     if size > most:
         response.close()
@@ -95,13 +93,11 @@ async def chunks(
     read time-out of the session, which ends with its connections: aiohttp doesn't tell a reader
     who waits while they are closed.
     """
-    pieces = _pieces(response)
     while True:
         async with asyncio.timeout(silence_seconds + SLACK_SECONDS):
-            try:
-                chunk = await anext(pieces)
-            except StopAsyncIteration:
-                return
+            chunk = await _piece(response)
+        if not chunk:
+            return
         yield chunk
         transport = response.connection and response.connection.transport
         if gather_seconds and transport:
@@ -113,11 +109,13 @@ async def chunks(
                     transport.resume_reading()
 
 
-async def _pieces(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
-    """Yield what has come of a response. Raises ConnectionError if the session is closed."""
+async def _piece(response: aiohttp.ClientResponse) -> bytes:
+    """Return what has come of a response meanwhile; nothing at its end.
+
+    Raises ConnectionError if the session is closed.
+    """
     try:
-        async for piece in response.content.iter_any():
-            yield piece
+        return await response.content.readany()
     except RuntimeError as error:  # aiohttp: the connection is closed
         raise ConnectionError(str(error)) from error
 
