@@ -23,6 +23,7 @@ class Change:
     after: Object | None
     origin: str = ""
     user: str = "somebody"
+    manager: str = ""
     subresource: str = ""
     code: int = 200
 
@@ -124,7 +125,14 @@ class History:
         court, seen = self._courts.get(id(settings)) or (judges.court(settings), 0)
         list(court.see(self.changes[seen:]))
         self._courts[id(settings)] = court, len(self.changes)
-        remembered = judges.soon(court.cluster, settings, at=self.now, views=views, ended=True)
+        remembered = judges.soon(
+            court.cluster,
+            settings,
+            at=self.now,
+            views=views,
+            admitted=self.now - calm_since < settings.expiry_seconds,
+            ended=True,
+        )
         assert remembered == found[: len(remembered)]
         return [each.rule for each in found]
 

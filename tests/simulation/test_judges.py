@@ -313,6 +313,17 @@ def test_who_is_asked_for_patience_has_some(pause: float, rules: list[str]) -> N
     assert history.broken() == rules
 
 
+def test_two_parts_of_a_process_are_patient_each_for_itself() -> None:
+    """Its scheduler and its controllers write to the same object, by chance one after the other."""
+    history = started(1, 0)
+    for _ in range(7):
+        history.later(1.0)
+        for manager in ("volcano", "vscheduler-controllers"):
+            history.later(0.05)
+            history.put("podgroups", group(1), "a", code=429, manager=manager)
+    assert history.broken() == []
+
+
 @pytest.mark.parametrize(
     ("resource", "text", "amount"),
     [

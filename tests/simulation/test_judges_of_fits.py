@@ -17,6 +17,18 @@ def test_a_gang_that_fits_runs() -> None:
     assert resting().wrong() == ["every gang that fits runs"]
 
 
+@pytest.mark.parametrize(
+    ("phase", "calm", "waits"),
+    [("Pending", 599.0, True), ("Pending", 601.0, False), ("Inqueue", 1.0, False)],
+)
+def test_a_gang_may_wait_for_admissions_to_expire(phase: str, calm: float, *, waits: bool) -> None:
+    """If it isn't admitted itself: others may have been promised what they don't use."""
+    history = resting()
+    history.put("podgroups", group(2, phase=phase))
+    wrong = history.wrong(calm_since=history.now - calm)
+    assert ("every gang that fits runs" in wrong) is not waits
+
+
 def test_a_gang_that_does_not_fit_may_wait() -> None:
     """On the nodes, within its Queue's share, or with too few pods."""
     assert resting(cpu="1").wrong() == []

@@ -292,6 +292,7 @@ class ApiServer:
                 after=after,
                 revision=self.store.revision,
                 origin=request.headers.get("x-simulated-process", ""),
+                manager=request.query.get("fieldManager", ""),
             )
         )
 

@@ -72,6 +72,8 @@ class Change:
     revision: int
     origin: str = ""
     """The process at the other end of the connection; empty for an actor."""
+    manager: str = ""
+    """The field manager that the request names."""
 
 
 class RefusedError(Exception):

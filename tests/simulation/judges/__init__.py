@@ -93,13 +93,21 @@ def at_rest(
     """Whatever isn't as it should be at the end of a run that has been calm since a moment.
 
     Enough time must have passed for everything to settle: longer than any timeout of the daemon,
-    and than the jobs that still ran.
+    and than the jobs that still ran. If admissions may not have expired yet, gangs that aren't
+    admitted may wait.
     """
     cluster = Cluster(settings.default_queue)
     for change in history:
         cluster.apply(change)
     return [
-        *soon(cluster, settings, at=at, views=views, ended=True),
+        *soon(
+            cluster,
+            settings,
+            at=at,
+            views=views,
+            admitted=at - calm_since < settings.expiry_seconds,
+            ended=True,
+        ),
         *rest_rules.somebody_leads(history, cluster, at, settings),
         *rest_rules.writes_cease(history, calm_since, settings),
     ]

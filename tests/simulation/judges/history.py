@@ -58,6 +58,10 @@ class Change(Protocol):
     def origin(self) -> str:
         """The process that asked; empty for those that aren't the daemon."""
 
+    @property
+    def manager(self) -> str:
+        """The field manager, if the request names one."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
@@ -89,6 +93,9 @@ class Settings:
     first_wait_seconds: float = 16.0
     """How long whoever creates a Lease may wait before it acts: the term of an earlier Lease, and a
     second."""
+    expiry_seconds: float = 600.0
+    """How long an admission may keep resources from others that aren't used: `enqueue.timeout`,
+    which begins anew when another instance leads."""
     soon_seconds: float = 22.0
     """How long something may be wrong that nobody has broken: longer than any pause after a
     refusal, or than it takes a successor to begin."""

@@ -18,9 +18,12 @@ WITHIN_SECONDS = 10.0
 
 
 class Write(NamedTuple):
-    """A write that a process may repeat."""
+    """A write that a process may repeat. Its scheduler and its controllers know nothing of each
+    other's writes to the status of a Queue.
+    """
 
     origin: str
+    manager: str
     verb: str
     resource: str
     subresource: str
@@ -51,6 +54,7 @@ class Pauses(Judge):
             return
         write = Write(
             change.origin,
+            change.manager,
             change.verb,
             change.resource,
             change.subresource,
