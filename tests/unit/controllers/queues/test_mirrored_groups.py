@@ -185,6 +185,30 @@ async def test_what_becomes_unusable_during_a_list_is_listed_again() -> None:
         await patience.until(lambda: queue_api.status_of(server, "red").get("inqueue") == 1)
 
 
+@pytest.mark.usefixtures("virtual_time")
+async def test_what_kopf_lists_during_a_list_is_listed_again() -> None:
+    """No event tells of what went before Kopf's list, and the own one may have been read before."""
+    server = queue_api.Server()
+    path = queue_api.a_queue(server, "red")
+    pace = queue_controller.Pace(settle_seconds=1.0, counts_seconds=0.0)
+
+    def change(method: str, path: str, _: Any) -> None:
+        if method == "list" and path.endswith("podgroups") and not changed:
+            changed.append(path)
+            keeper.feed(told)
+
+    changed: list[str] = []
+    async with test_queue_controller.keeping(server, pace, deaf=True) as keeper:
+        await patience.until(lambda: queue_api.state_of(server, "red") == "Open")
+        queue = queue_objects.queue(server.objects[path])
+        told = queue_objects.Seen(item=queue, listed=True)
+        server.refuse = change
+        keeper.feed(told)
+        await patience.until(lambda: bool(changed))
+        queue_api.a_group(server, "g", "red", "Inqueue")
+        await patience.until(lambda: queue_api.status_of(server, "red").get("inqueue") == 1)
+
+
 def test_a_status_is_the_mirrors() -> None:
     """Not what Kopf was told of when the PodGroup was new."""
     mirror = manifests.mirror(manifests.group("g", {"queue": "q"}), manifests.queue("q"))
