@@ -4,7 +4,6 @@ Constraints are evaluated for all nodes at once, with one answer per node of a N
 that depend only on node specs are cached in the layout, keyed by the constraints involved.
 """
 
-import itertools
 import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -336,7 +335,7 @@ def _among(layout: NodeLayout, key: str, values: tuple[str, ...]) -> Mask:
     """Return which nodes (N,) have one of these values; one look-up for each listed value."""
     column, codes = layout.label(key)
     answers = np.zeros(len(codes) + 1, dtype=np.bool_)
-    answers[list(map(codes.get, values, itertools.repeat(-1)))] = True
+    answers[[codes.get(value, -1) for value in values]] = True
     answers[-1] = False  # of a node without the label, which has code -1
     return answers[column]
 
@@ -357,9 +356,8 @@ def _on_field(layout: NodeLayout, requirement: constraints.Requirement) -> Mask:
     Kubernetes allows only metadata.name, with In or NotIn and one value.
     """
     mask = np.zeros(layout.size, dtype=np.bool_)
-    if requirement.key != NAME_FIELD or len(requirement.values) != 1:
-        return mask
-    if requirement.operator not in (Operator.IN, Operator.NOT_IN):
+    is_one = requirement.key == NAME_FIELD and len(requirement.values) == 1
+    if not is_one or requirement.operator not in (Operator.IN, Operator.NOT_IN):
         return mask
     row = layout.rows.get(requirement.values[0])
     if row is not None:
