@@ -335,9 +335,8 @@ def _among(layout: NodeLayout, key: str, values: tuple[str, ...]) -> Mask:
     """Return which nodes (N,) have one of these values; one look-up for each listed value."""
     column, codes = layout.label(key)
     answers = np.zeros(len(codes) + 1, dtype=np.bool_)
-    answers[[codes.get(value, -1) for value in values]] = True
-    answers[-1] = False  # of a node without the label, which has code -1
-    return answers[column]
+    answers[[codes[value] for value in values if value in codes]] = True
+    return answers[column]  # a node without the label has code -1
 
 
 def _on_label(layout: NodeLayout, key: str, test: Test) -> Mask:
@@ -356,8 +355,9 @@ def _on_field(layout: NodeLayout, requirement: constraints.Requirement) -> Mask:
     Kubernetes allows only metadata.name, with In or NotIn and one value.
     """
     mask = np.zeros(layout.size, dtype=np.bool_)
-    is_one = requirement.key == NAME_FIELD and len(requirement.values) == 1
-    if not is_one or requirement.operator not in (Operator.IN, Operator.NOT_IN):
+    if requirement.key != NAME_FIELD or len(requirement.values) != 1:
+        return mask
+    if requirement.operator not in (Operator.IN, Operator.NOT_IN):
         return mask
     row = layout.rows.get(requirement.values[0])
     if row is not None:
