@@ -81,25 +81,13 @@ async def page(
     most: int | None = None,
     *,
     metadata_only: bool = False,
-) -> Page:
-    """Request one page of a list; size 0 requests the rest in one piece.
+) -> tuple[Page, int]:
+    """Request one page of a list, and return it with its size in bytes; size 0 requests the rest in
+    one piece.
 
     Raises connection.ApiError: with reason TOO_LARGE for more than `most` bytes (default:
     `most_bytes`), UnexpectedError if the answer is no such list.
     """
-    return (await _ask(link, path, size, token, most, metadata_only=metadata_only))[0]
-
-
-async def _ask(
-    link: connection.Connection,
-    path: paths.Path,
-    size: int,
-    token: str,
-    most: int | None = None,
-    *,
-    metadata_only: bool = False,
-) -> tuple[Page, int]:
-    """Return the page and its size in bytes."""
     query = {"limit": str(size), "continue": token}
     query = {name: value for name, value in query.items() if value not in ("", "0")}
     most = most_bytes(size) if most is None else most
@@ -146,7 +134,8 @@ class EarlyPages:
                     return await early
             finally:
                 early.cancel()
-        return await page(self._link, path, size, token, most)
+        found, _ = await page(self._link, path, size, token, most)
+        return found
 
     async def close(self) -> None:
         """Drop all pages that nobody took.
@@ -169,7 +158,7 @@ class EarlyPages:
 
     async def _fetch(self, path: paths.Path, token: str) -> Page:
         """Request a page, and then the next page, unless the early pages are too large."""
-        found, size = await _ask(self._link, path, first_size(path), token)
+        found, size = await page(self._link, path, first_size(path), token)
         self._bytes += size
         following = found.metadata.continue_
         wanted = following not in ("", token) and not self._closed

@@ -189,7 +189,7 @@ async def _list(
     token, expired = "", False
     while True:
         try:
-            page = await lists.page(link, path, size, token, metadata_only=metadata_only)
+            page, _ = await lists.page(link, path, size, token, metadata_only=metadata_only)
         except connection.Gone:
             if expired:
                 raise
