@@ -133,7 +133,7 @@ def test_admission_costs_no_calls_for_jobs_that_have_what_they_were_promised() -
     assert calls_to_admit_one(MANY) == calls_to_admit_one(FEW)
 
 
-def calls_for_reclaim(waiting: int, action: str) -> int:
+def calls_without_budget(waiting: int, action: str) -> int:
     """How many calls the action adds to a cycle that has used up its budget by then."""
     cluster = clusters.Cluster(["left", "right"])
     places = cluster.add_nodes(NODES)
@@ -154,4 +154,4 @@ def calls_for_reclaim(waiting: int, action: str) -> int:
 @pytest.mark.parametrize("action", ["reclaim", "preempt"])
 def test_nobody_is_lined_up_when_the_budget_is_used_up(action: str) -> None:
     """42 calls for each waiting job, to no avail."""
-    assert calls_for_reclaim(MANY, action) == calls_for_reclaim(FEW, action)
+    assert calls_without_budget(MANY, action) == calls_without_budget(FEW, action)

@@ -34,8 +34,6 @@ class Preempt(contracts.Action[working.Session]):
         if planner.is_in_vain():
             return
         session.wake_jobs(list(session.parking.groups))
-        if session.work_budget.exhausted:
-            return
         waiting, lines = preemptors.line_up(session, self.name)
         while waiting and not session.work_budget.exhausted:
             _in_queue(session, planner, waiting.leave(), lines)

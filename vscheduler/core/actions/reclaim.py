@@ -27,11 +27,10 @@ class Reclaim(contracts.Action[working.Session]):
     def execute(self, session: working.Session) -> None:
         """Serve queue after queue; an overused queue gets nothing.
 
-        Nor does a queue while no other queue holds anything to reclaim. Nobody is lined up when the
-        budget is used up by then.
+        Nor does a queue while no other queue holds anything to reclaim.
         """
         planner = eviction.Planner(session, self, "reclaimable")
-        if planner.is_in_vain() or session.work_budget.exhausted:
+        if planner.is_in_vain():
             return
         served = _served(session)
         waiting, lines = preemptors.line_up(session, self.name, served)

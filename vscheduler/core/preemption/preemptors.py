@@ -74,10 +74,13 @@ def line_up(
     `served` are the names of all queues that the action may help; None: all.
     Jobs that weren't admitted are left out (Volcano: preempt and reclaim skip Pending jobs). So are
     jobs for which this action found no victims in the unfinished cycles just before, and jobs for
-    which the API server has refused evictions repeatedly.
+    which the API server has refused evictions repeatedly. Nobody is lined up when the budget is
+    used up by then.
     """
     waiting: ordering.Line[queues.Queue] = ordering.Line()
     lines: dict[str, ordering.Line[Preemptor]] = {}
+    if session.work_budget.exhausted:
+        return waiting, lines
     for state in session.waiting_jobs():
         if served is not None and state.job.queue not in served:
             continue
