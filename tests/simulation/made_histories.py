@@ -125,13 +125,8 @@ class History:
         court, seen = self._courts.get(id(settings)) or (judges.court(settings), 0)
         list(court.see(self.changes[seen:]))
         self._courts[id(settings)] = court, len(self.changes)
-        remembered = judges.soon(
-            court.cluster,
-            settings,
-            at=self.now,
-            views=views,
-            admitted=self.now - calm_since < settings.expiry_seconds,
-            ended=True,
+        remembered = judges.at_end(
+            court.cluster, settings, at=self.now, calm_since=calm_since, views=views
         )
         assert remembered == found[: len(remembered)]
         return [each.rule for each in found]

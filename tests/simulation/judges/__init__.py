@@ -93,24 +93,31 @@ def at_rest(
     """Whatever isn't as it should be at the end of a run that has been calm since a moment.
 
     Enough time must have passed for everything to settle: longer than any timeout of the daemon,
-    and than the jobs that still ran. If admissions may not have expired yet, gangs that aren't
-    admitted may wait.
+    and than the jobs that still ran.
     """
     cluster = Cluster(settings.default_queue)
     for change in history:
         cluster.apply(change)
     return [
-        *soon(
-            cluster,
-            settings,
-            at=at,
-            views=views,
-            admitted=at - calm_since < settings.expiry_seconds,
-            ended=True,
-        ),
+        *at_end(cluster, settings, at=at, calm_since=calm_since, views=views),
         *rest_rules.somebody_leads(history, cluster, at, settings),
         *rest_rules.writes_cease(history, calm_since, settings),
     ]
+
+
+def at_end(
+    cluster: Cluster,
+    settings: Settings,
+    *,
+    at: float,
+    calm_since: float,
+    views: Sequence[View] = (),
+) -> list[Finding]:
+    """What `soon` finds when a run has ended. If admissions may not have expired since it has been
+    calm, gangs that aren't admitted may wait.
+    """
+    admitted = at - calm_since < settings.expiry_seconds
+    return soon(cluster, settings, at=at, views=views, admitted=admitted, ended=True)
 
 
 def soon(
