@@ -118,10 +118,13 @@ def decide(
 
 def digest(result: decisions.CycleResult) -> str:
     """All of a result as text: equal for equal results, task classes by what they hold."""
-    carried = dataclasses.replace(
-        result.carried, seen=None, unschedulable=None, parked=None, settled=None, lasting=None
-    )
+    carried = dataclasses.replace(forgetful(result.carried), seen=None, unschedulable=None)
     return repr(msgspec.structs.replace(result, carried=carried))
+
+
+def forgetful(carried: snapshot.Carried) -> snapshot.Carried:
+    """The same without what is kept of jobs and nodes to save work, which changes no decision."""
+    return dataclasses.replace(carried, parked=None, settled=None, lasting=None, evictable=None)
 
 
 def open_session(documents: Iterable[Document], tree: Mapping[str, Any]) -> session.Session:

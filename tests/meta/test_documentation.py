@@ -41,6 +41,7 @@ STRANGERS = {
     "--restart", "--starved", "--runs",  # make bench
     "--attempts", "--gangs", "--packing",  # make bench-gangs
     "--schedulers",  # python -m tests.benchmarks.core.size
+    "--one-by-one", "--size",  # python -m tests.benchmarks.core.starved
     "--seed", "--worlds",  # make test-oracle
 }  # fmt: skip
 """Flags of other programs, which docs speak of."""

@@ -1,6 +1,5 @@
 """Jobs that cycles leave out, against cycles that go through all of them."""
 
-import dataclasses
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -68,8 +67,7 @@ WAKE = session.Session.wake_jobs
 
 def awake(taken: snapshot.Snapshot) -> snapshot.Snapshot:
     """The same snapshot, with nothing known of jobs that were left out before."""
-    carried = dataclasses.replace(taken.carried, parked=None, settled=None, lasting=None)
-    return msgspec.structs.replace(taken, carried=carried)
+    return msgspec.structs.replace(taken, carried=running.forgetful(taken.carried))
 
 
 def shown(result: decisions.CycleResult) -> decisions.CycleResult:

@@ -266,6 +266,9 @@ class Carried:
     lasting: object = field(default=None, compare=False, repr=False)
     """A session.lasting.Lasting: what follows from nodes, queues and the configuration alone.
     Without influence on decisions."""
+    evictable: object = field(default=None, compare=False, repr=False)
+    """A session.evictable_pods.EvictablePods: the pods that could be evicted, in columns. Without
+    influence on decisions."""
     node_losses: Mapping[str, NodeLoss] = field(default_factory=dict)
     """By name, nodes that recently left or shrank, with their former capacity."""
     past_usage: Mapping[str, queues.Usage] = field(default_factory=dict)

@@ -99,7 +99,7 @@ class ClaimBounds:
         its total (J,). The total is 0 for jobs that may lose single pods before.
         """
         columns = self._columns
-        totals = np.zeros((len(columns.pods.states), self._free.shape[1]), dtype=np.int64)
+        totals = np.zeros((len(columns.pods.owner_jobs), self._free.shape[1]), dtype=np.int64)
         there = np.flatnonzero(columns.there)
         amounts = columns.requests[columns.pods.class_numbers[there]]
         np.add.at(totals, columns.pods.owners[there], amounts)
@@ -133,7 +133,7 @@ class ClaimBounds:
         groups = self._entitled.of(self._pool.claimant, task).groups
         entitled = self._candidates & groups[columns.groups]
         # One entitled pod is enough for a gang to go whole.
-        owners = np.zeros(len(pods.states), dtype=np.bool_)
+        owners = np.zeros(len(pods.owner_jobs), dtype=np.bool_)
         owners[pods.owners[entitled]] = True
         owners &= gangs[self._gang_totals[1]]
         leaving = (entitled & columns.spare) | (self._candidates & owners[pods.owners])

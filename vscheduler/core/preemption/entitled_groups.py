@@ -60,7 +60,7 @@ class EntitledGroups:
     def _anything(self) -> Entitled:
         columns = self._columns
         groups = np.ones(len(columns.representatives), dtype=np.bool_)
-        return Entitled(groups, np.ones(len(columns.pods.states), dtype=np.bool_))
+        return Entitled(groups, np.ones(len(columns.pods.owner_jobs), dtype=np.bool_))
 
     def _asked(self, scope: victims.Scope, task: jobs.Task) -> Entitled:
         columns, likeness = self._columns, victim_columns.Likeness
@@ -77,6 +77,6 @@ class EntitledGroups:
             found[group] = self._session.dispatch.may_be_entitled(
                 self._hook, task, columns.pods.task(place), alike, "alike_claimants"
             )
-        owners = np.zeros(len(columns.pods.states), dtype=np.bool_)
+        owners = np.zeros(len(columns.pods.owner_jobs), dtype=np.bool_)
         owners[columns.pods.owners[found[columns.groups]]] = True
         return Entitled(found, owners)

@@ -152,16 +152,16 @@ class _Finder:
 
     def _pods(self, names: frozenset[str]) -> Iterator[tuple[job_state.JobState, jobs.Task]]:
         """Iterate over running pods of these queues, within the limit of the cycle."""
-        for state in self._session.cluster.evictable.states:
-            if state.job.queue not in names:
+        for job in self._session.cluster.evictable.owner_jobs:
+            if job.queue not in names:
                 continue
-            for task in state.job.tasks:
+            for task in job.tasks:
                 if not self._left:
                     return
                 if task.status in jobs.EVICTABLE:
                     self._left -= 1
                     self._session.spend("outlooks", POD_COST)
-                    yield state, task
+                    yield self._session.job_states[job.id], task
 
     def _protection(
         self, limits: victims.Limits, owner: job_state.JobState, pod: jobs.Task, claimant: jobs.Task

@@ -99,25 +99,25 @@ class SimilarVictims:
         entitled = set(columns.gang_groups[self._entitled.owners].tolist())
         groups, first = np.unique(columns.gang_groups, return_index=True)
         for group, place in zip(groups.tolist(), first.tolist(), strict=True):
-            state = columns.pods.states[place]
+            job = columns.pods.owner_jobs[place]
             if group == 0:  # nothing is known, so nothing is forbidden
                 if columns.has_unknown_gangs:
                     found[group] = NOTHING
                 continue
-            if state.job.queue not in scope.queues:
+            if job.queue not in scope.queues:
                 continue
             if group not in entitled:
                 continue
-            if state.job.id == scope.without:
+            if job.id == scope.without:
                 found[group] = NOTHING
                 continue
             if group not in self._gangs:
-                unit = victims.whole(state)
+                unit = victims.whole(columns.state(place))
                 allowed = unit is not None and proportionate(unit)
                 self._gangs[group] = self._overshoot(unit.tasks) if unit and allowed else None
             overshoot = self._gangs[group]
             if overshoot is not None:
-                found[group] = (overshoot, self._pool.rank(state.job.queue))
+                found[group] = (overshoot, self._pool.rank(job.queue))
         return found
 
     def _overshoots(

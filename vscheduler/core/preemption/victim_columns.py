@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from vscheduler.core.model import jobs
 from vscheduler.core.preemption import victims
-from vscheduler.core.session import evictable_pods
+from vscheduler.core.session import evictable_pods, job_state
 from vscheduler.core.session import session as working
 
 GROUPS_MAX = 256
@@ -50,13 +50,9 @@ class VictimColumns:
         self._session, self._by_resources = session, by_resources
         self.pods = session.cluster.evictable
         owners = self.pods.owners
-        states = self.pods.states
-        names = sorted({state.job.queue for state in states})
-        places = {name: place for place, name in enumerate(names)}
-        self.queue_names = names
+        self.queue_names = self.pods.queue_names
         """The queues (Q) with pods."""
-        self._queues = np.array([places[state.job.queue] for state in states], dtype=np.int64)
-        self._levels = np.array([state.job.priority for state in states], dtype=np.float64)
+        self._queues, self._levels = self.pods.owner_queues, self.pods.owner_priorities
         self.queues: Rows = self._queues[owners]
         """The places of the pods' queues in `queue_names`, (P,)."""
         self.levels: NDArray[np.float64] = self._levels[owners]
@@ -65,10 +61,8 @@ class VictimColumns:
         none = np.zeros((0, session.space.size), dtype=np.int64)
         self.requests = np.array(requests) if requests else none
         """The request of each class in `pods.classes`, (C, R)."""
-        protected = np.array([state.protected for state in states], dtype=np.bool_)
-        self.steady: Flags = (
-            self.pods.preemptable & (self.pods.starts <= oldest) & ~protected[owners]
-        )
+        old, protected = self.pods.starts <= oldest, self.pods.protected[owners]
+        self.steady: Flags = self.pods.preemptable & old & ~protected
         """Whether anything at all may evict the pod, (P,)."""
         self._leave_out_spent_budgets()
         self.there: Flags = np.ones(len(owners), dtype=np.bool_)
@@ -102,14 +96,14 @@ class VictimColumns:
             for place in range(bounds[row], bounds[row + 1]):
                 owner = int(self.pods.owners[place])
                 task = self.pods.task(place)
-                there = self.pods.states[owner].status(task) is task.status
+                there = self.state(owner).status(task) is task.status
                 if there != self.there[place]:
                     self.there[place] = there
                     owners.add(owner)
         self.changed += rows
         self.losers += self._queues[sorted(owners)].tolist()
         for owner in sorted(owners):
-            spare = evictable_pods.may_lose_one(self.pods.states[owner])
+            spare = evictable_pods.may_lose_one(self.state(owner))
             if spare != self._spare[owner]:
                 self._spare[owner] = spare
                 places = np.flatnonzero(self.pods.owners == owner)
@@ -130,6 +124,10 @@ class VictimColumns:
                 self.gang_groups[owner] = 0
                 self.changed += np.unique(self.pods.rows[places]).tolist()
 
+    def state(self, owner: int) -> job_state.JobState:
+        """Return the state of one of the jobs."""
+        return self._session.job_states[self.pods.owner_jobs[owner].id]
+
     @property
     def has_unknown_gangs(self) -> bool:
         """Whether group 0 has any pods."""
@@ -141,8 +139,10 @@ class VictimColumns:
         if found is None:
             chosen = np.array([name in scope.queues for name in self.queue_names], dtype=np.bool_)
             jobs_in = chosen[self._queues]
-            for place, state in enumerate(self.pods.states) if scope.only or scope.without else ():
-                if scope.only not in (None, state.job.id) or state.job.id == scope.without:
+            for place, job in (
+                enumerate(self.pods.owner_jobs) if scope.only or scope.without else ()
+            ):
+                if scope.only not in (None, job.id) or job.id == scope.without:
                     jobs_in[place] = False
             found = self._in_scope[scope] = jobs_in[self.pods.owners]
         return found
@@ -254,10 +254,10 @@ class VictimColumns:
     @cached_property
     def _gangs(self) -> tuple[Rows, int]:
         numbers: dict[object, int] = {}
-        groups = np.zeros(len(self.pods.states), dtype=np.int64)
-        for place, state in enumerate(self.pods.states):
-            if state.untouched:
-                job = state.job
+        groups = np.zeros(len(self.pods.owner_jobs), dtype=np.int64)
+        moved = {state.job.id for state in self._session.job_states.moved()}
+        for place, job in enumerate(self.pods.owner_jobs):
+            if job.id not in moved:
                 key = (job.queue, job.priority, tuple(job.classes.items()))
                 groups[place] = numbers.setdefault(key, len(numbers) + 1)
             else:
@@ -295,7 +295,7 @@ class VictimColumns:
     @cached_property
     def gang_starts(self) -> NDArray[np.float64]:
         """Per pod, an upper bound of the earliest start among the pods of its gang, (P,)."""
-        count = len(self.pods.states)
+        count = len(self.pods.owner_jobs)
         first, last = np.full(count, np.inf), np.full(count, -np.inf)
         np.minimum.at(first, self.pods.owners, self.pods.starts)
         np.maximum.at(last, self.pods.owners, self.pods.starts)
@@ -304,7 +304,7 @@ class VictimColumns:
     @cached_property
     def gang_sizes(self) -> Rows:
         """Per pod, a lower bound of the number of pods evicted with its gang, (P,)."""
-        sizes = np.bincount(self.pods.owners, minlength=len(self.pods.states))
+        sizes = np.bincount(self.pods.owners, minlength=len(self.pods.owner_jobs))
         return np.where(self.pods.spare, 1, sizes)[self.pods.owners]
 
     def _leave_out_spent_budgets(self) -> None:
@@ -315,7 +315,7 @@ class VictimColumns:
                 spent.setdefault(budget.namespace, []).append(budget.covers)
         if not spent:
             return
-        inside = [state.job.namespace in spent for state in self.pods.states]
+        inside = [job.namespace in spent for job in self.pods.owner_jobs]
         chosen = np.array(inside, dtype=np.bool_)[self.pods.owners]
         for place in np.flatnonzero(chosen & self.steady).tolist():
             task = self.pods.task(place)

@@ -36,8 +36,12 @@ class ClusterState:
         affinity_counts: interfaces.PodAffinityCounts,
         volumes: interfaces.Volumes,
         devices: interfaces.Devices,
+        *,
+        evictable_before: evictable_pods.EvictablePods | None = None,
     ) -> None:
-        """Copy the nodes of the snapshot; all other arguments are changed in place."""
+        """Copy the nodes of the snapshot; all other arguments are changed in place, except for the
+        pods that an earlier cycle knew to be evictable.
+        """
         table = taken.nodes
         self.layout = table.layout
         self.allocatable = resources.by_column(table.allocatable)
@@ -58,7 +62,7 @@ class ClusterState:
         self._job_states = job_states
         self._affinity_counts = affinity_counts
         self._volumes, self._devices = volumes, devices
-        self._eviction_refused = taken.carried.eviction_refused_pods
+        self._taken, self._evictable_before = taken, evictable_before
         self._requests: dict[jobs.PodClass, resources.Vector] = {}
         self._counted: dict[jobs.PodClass, resources.Vector] = {}
         self._evictable_on: dict[int, Sequence[jobs.Task]] = {}
@@ -103,9 +107,17 @@ class ClusterState:
     @computed.once
     def evictable(self) -> evictable_pods.EvictablePods:
         """This scheduler's evictable pods as the cycle began, without refused evictions."""
-        return evictable_pods.EvictablePods(
-            self._job_states.in_place(), self.layout, self._eviction_refused
-        )
+        taken, before = self._taken, self._evictable_before
+        queues, refused = taken.queues.keys(), taken.carried.eviction_refused_pods
+        before = before or evictable_pods.EvictablePods(self.layout, queues)
+        return before.after(taken.jobs, self.layout, queues, refused)
+
+    @property
+    def known_evictable(self) -> evictable_pods.EvictablePods | None:
+        """The evictable pods of the last cycle that asked for them, this one included."""
+        found: evictable_pods.EvictablePods | None
+        found = self.__dict__.get("evictable", self._evictable_before)
+        return found
 
     def view(
         self, rows: "np.ndarray[tuple[int], np.dtype[np.int64]] | None" = None

@@ -1,93 +1,272 @@
-"""EvictablePods: the pods that could be evicted, in columns sorted by node."""
+"""EvictablePods: the pods that could be evicted, in columns sorted by node, from cycle to cycle.
 
-import functools
+There may be very many of them, and few change from one cycle to the next. A job that has changed is
+another object, so only the pods of jobs that are gone or new are taken out and put in.
+"""
+
+import bisect
+import copy
 import itertools
-from collections.abc import Collection, Iterable, Sequence
-from typing import Any
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.core.model import jobs, nodes
-from vscheduler.core.session import job_state
+from vscheduler.core.model import jobs, nodes, snapshot
+from vscheduler.core.session import job_division, job_state
+
+Rows = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+NOT_KNOWN = -1
+"""The row of pods on nodes that aren't known."""
+
+
+class _Columns(NamedTuple):
+    """Pods, by row, job and place in the job."""
+
+    places: Rows
+    """The rows of the pods' nodes, the places of their jobs, their own places among the evictable
+    pods of these, and the numbers of their classes, (4, P)."""
+    traits: NDArray[np.float64]
+    """Starts, priorities, and 1 for pods that allow evictions, (3, P)."""
+
+    def of(self, chosen: Rows) -> "_Columns":
+        """Return these of the pods, in this order."""
+        return _Columns(self.places.take(chosen, axis=1), self.traits.take(chosen, axis=1))
+
+    def with_more(self, more: "_Columns") -> "_Columns":
+        """Return these pods, and then more."""
+        return _Columns(*(np.concatenate(both, axis=1) for both in zip(self, more, strict=True)))
 
 
 class EvictablePods:
-    """This scheduler's evictable pods (P) as the cycle began, and their jobs (J)."""
+    """This scheduler's evictable pods (P) as the cycle began, and their jobs (J).
 
-    def __init__(
+    Pods on nodes that aren't known are left out, and those whose eviction was refused. The value is
+    never changed.
+    """
+
+    owner_jobs: Sequence[jobs.Job]
+    """The jobs (J), by ID."""
+    queue_names: Sequence[str]
+    """The queues of the jobs (Q), by name."""
+    owner_queues: Rows
+    """The places of the jobs' queues in `queue_names`, (J,)."""
+    owner_priorities: NDArray[np.float64]
+    """The priorities of the jobs, (J,)."""
+    protected: Flags
+    """Whether the jobs' PodGroups forbid evictions, (J,)."""
+    spare: Flags
+    """Whether the jobs could lose a single pod, regardless of roles and sub-groups, (J,)."""
+    classes: Sequence[jobs.PodClass]
+    """The classes of the pods (C), in the order of jobs and their pods."""
+    read: int
+    """How many pods haven't been read in an earlier cycle."""
+    rows: Rows
+    """The rows of the pods' nodes in ascending order, (P,)."""
+    bounds: Rows
+    """Where the pods of each row begin, and where the last row ends, (N + 1,)."""
+    owners: Rows
+    """The places of the pods' jobs in `owner_jobs`, (P,)."""
+    class_numbers: Rows
+    """The places of the pods' classes in `classes`, (P,)."""
+    starts: NDArray[np.float64]
+    """When the pods got their nodes, in seconds since the epoch, (P,)."""
+    priorities: NDArray[np.float64]
+    """The pods' own priorities, (P,)."""
+    preemptable: Flags
+    """Whether the pods allow evictions, (P,)."""
+
+    def __init__(self, layout: nodes.NodeLayout, queues: Collection[str]) -> None:
+        """No pods. `queues` are the names of those that exist: jobs of others aren't looked at."""
+        self._layout, self._queues = layout, queues
+        self._every: Sequence[jobs.Job] = ()
+        self._refused: frozenset[jobs.TaskId] = frozenset()
+        self.owner_jobs, self.queue_names, self.classes, self.read = (), (), (), 0
+        self._of_jobs: Sequence[_OfJob] = ()
+        self._traits_of_jobs = np.zeros((3, 0), dtype=np.float64)
+        self.owner_queues = np.zeros(0, dtype=np.int64)
+        self._all = _Columns(np.zeros((4, 0), dtype=np.int64), np.zeros((3, 0), dtype=np.float64))
+        self._show()
+
+    def after(
         self,
-        states: Iterable[job_state.JobState],
+        every: Sequence[jobs.Job],
         layout: nodes.NodeLayout,
-        refused: Collection[jobs.TaskId],
-    ) -> None:
-        """Collect the pods on known nodes, without those whose eviction was refused."""
-        self.states: list[job_state.JobState] = []
-        """The jobs (J), in the order of the session."""
-        found: list[_OfJob] = []
-        self.read = 0
-        """How many pods haven't been read in an earlier cycle."""
+        queues: Collection[str],
+        refused: frozenset[jobs.TaskId],
+    ) -> "EvictablePods":
+        """Return the evictable pods of these jobs, which are all of a snapshot, by ID.
 
-        def read(job: jobs.Job) -> _OfJob:
+        refused are pods whose eviction was refused.
+        """
+        found = copy.copy(self)
+        if self._layout is not layout or self._queues != queues:
+            found = EvictablePods(layout, queues)
+        found.read = 0
+        if every is found._every and refused == found._refused:
+            return found
+        found._follow(every)
+        found._refused = refused
+        found._show()
+        return found
+
+    def _follow(self, every: Sequence[jobs.Job]) -> None:
+        """Take out the pods of jobs that are gone, and put in those of new ones."""
+        gone, come = job_division.all_changes(self._every, every)
+        self._every = every
+        come = [
+            job
+            for job in come
+            if any(map(job.counts.__getitem__, jobs.EVICTABLE)) and job.queue in self._queues
+        ]
+        places = [place for place in map(self._place, gone) if place is not None]
+        if come or places:
+            self._change(places, come)
+
+    def _place(self, job: jobs.Job) -> int | None:
+        """Return the place of the job in `owner_jobs`."""
+        place = bisect.bisect_left(self.owner_jobs, job.id, key=job_division.of_job)
+        if place < len(self.owner_jobs) and self.owner_jobs[place] is job:
+            return place
+        return None
+
+    def _change(self, gone: Sequence[int], come: Sequence[jobs.Job]) -> None:
+        """Take out the jobs at these places, and put in those that have come, by ID."""
+        stays = np.ones(len(self.owner_jobs), dtype=np.bool_)
+        stays[gone] = False
+        staying = list(itertools.compress(self.owner_jobs, stays.tolist()))
+        at = [bisect.bisect_left(staying, job.id, key=job_division.of_job) for job in come]
+        order = _merged(np.flatnonzero(stays), at, len(stays))
+        # The new places of the jobs that were known, and then of those that have come.
+        numbers = np.full(len(stays) + len(come), NOT_KNOWN)
+        numbers[order] = np.arange(len(order))
+        news = list(map(self._read, come))
+        more, classes = self._columns(news, len(stays))
+        known = self._all
+        kept = np.flatnonzero(stays[known.places[1]])
+        keys, more_keys = (
+            rows * len(order) + numbers[owners]
+            for rows, owners in (known.places[:2, kept], more.places[:2])
+        )
+        pods = _merged(kept, np.searchsorted(keys, more_keys), known.places.shape[1])
+        self._all = known.with_more(more).of(pods)
+        self._all.places[1] = numbers[self._all.places[1]]
+        self._number_classes(classes)
+        self._set_owners([*self.owner_jobs, *come], [*self._of_jobs, *news], order)
+
+    def _set_owners(
+        self, every: Sequence[jobs.Job], of_jobs: Sequence["_OfJob"], order: Rows
+    ) -> None:
+        """Keep these of the jobs, in this order; `every` begins with those that are known."""
+        come, news = every[len(self.owner_jobs) :], of_jobs[len(self.owner_jobs) :]
+        queues = {name: number for number, name in enumerate(self.queue_names)}
+        for job in come:
+            queues.setdefault(job.queue, len(queues))
+        places = np.array([queues[job.queue] for job in come], dtype=np.int64)
+        places = np.concatenate([self.owner_queues, places])[order]
+        there, names = set(np.unique(places).tolist()), list(queues)
+        self.queue_names = sorted(names[number] for number in there)
+        anew = {name: number for number, name in enumerate(self.queue_names)}
+        numbers = [anew.get(name, NOT_KNOWN) for name in names]
+        self.owner_queues = np.array(numbers, dtype=np.int64)[places]
+        traits = [
+            [job.priority, job.protected, of_job.spare]
+            for job, of_job in zip(come, news, strict=True)
+        ]
+        more = np.array(traits, dtype=np.float64).reshape(-1, 3).T
+        self._traits_of_jobs = np.concatenate([self._traits_of_jobs, more], axis=1)[:, order]
+        self.owner_jobs = list(map(every.__getitem__, order.tolist()))
+        self._of_jobs = list(map(of_jobs.__getitem__, order.tolist()))
+
+    def _read(self, job: jobs.Job) -> "_OfJob":
+        def read() -> _OfJob:
             self.read += len(job.tasks)
             return _OfJob(job)
 
-        for state in states:
-            job = state.job
-            if any(map(job.counts.__getitem__, jobs.EVICTABLE)):
-                self.states.append(state)
-                found.append(job.memo("evictable", functools.partial(read, job)))
-        self._found = found
-        sizes = np.array([len(each.tasks) for each in found], dtype=np.int64)
-        owners = np.repeat(np.arange(len(found)), sizes)
-        rows: NDArray[np.int64] = _joined([each.rows(layout) for each in found], np.int64)
-        self._first = np.cumsum(sizes) - sizes
-        allowed = rows >= 0
-        if refused:
-            tasks = itertools.chain.from_iterable(each.tasks for each in found)
-            allowed &= np.array([task.uid not in refused for task in tasks], dtype=np.bool_)
-        self._order = np.argsort(rows, kind="stable")
-        self._order = order = self._order[allowed[self._order]]
-        """The places of the pods if they were listed job by job, (P,)."""
-        self.rows: NDArray[np.int64] = rows[order]
-        """The rows of the pods' nodes in ascending order, (P,)."""
-        self.owners: NDArray[np.int64] = owners[order]
-        """The places of the pods' jobs in `states`, (P,)."""
-        self.bounds: NDArray[np.int64] = np.searchsorted(self.rows, np.arange(layout.size + 1))
-        """Where the pods of each row begin, and where the last row ends, (N + 1,)."""
-        numbers: dict[jobs.PodClass, int] = {}
-        for pod_class in itertools.chain.from_iterable(each.classes for each in found):
-            numbers.setdefault(pod_class, len(numbers))
-        self.classes: Sequence[jobs.PodClass] = list(numbers)
-        """The classes of the pods (C)."""
-        firsts = np.array([numbers[each.classes[0]] for each in found], dtype=np.int64)
-        classes = np.repeat(firsts, sizes)
-        for place, each in enumerate(found):
-            if len(each.classes) > 1:
-                first = self._first[place]
-                classes[first : first + len(each.tasks)] = each.class_numbers(numbers)
-        self.class_numbers: NDArray[np.int64] = classes[order]
-        """The places of the pods' classes in `classes`, (P,)."""
-        traits = _joined([each.traits for each in found], np.float64)[order]
-        self.starts: NDArray[np.float64] = traits[:, 0]
-        """When the pods got their nodes, in seconds since the epoch, (P,)."""
-        self.priorities: NDArray[np.float64] = traits[:, 1]
-        """The pods' own priorities, (P,)."""
-        self.preemptable: NDArray[np.bool_] = traits[:, 2] > 0
-        """Whether the pods allow evictions, (P,)."""
+        found: _OfJob = job.memo("evictable", read)
+        return found
 
-        self.spare: NDArray[np.bool_] = np.array([each.spare for each in found], dtype=np.bool_)
-        """Whether the jobs could lose a single pod, regardless of roles and sub-groups, (J,)."""
+    def _columns(
+        self, news: Sequence["_OfJob"], first: int
+    ) -> tuple[_Columns, Sequence[jobs.PodClass]]:
+        """Return the pods of jobs, whose numbers begin with `first`, and the classes by which they
+        are numbered: those that were there, and more.
+        """
+        numbers = {each: number for number, each in enumerate(self.classes)}
+        for each in itertools.chain.from_iterable(each.classes for each in news):
+            numbers.setdefault(each, len(numbers))
+        tasks = list(itertools.chain.from_iterable(each.tasks for each in news))
+        sizes = [len(each.tasks) for each in news]
+        where = self._layout.rows
+        places = np.array(
+            [
+                [where.get(task.node or "", NOT_KNOWN) for task in tasks],
+                np.repeat(np.arange(first, first + len(news)), sizes),
+                [place for size in sizes for place in range(size)],
+                [numbers[task.pod_class] for task in tasks],
+            ],
+            dtype=np.int64,
+        )
+        traits = np.array(
+            [
+                [start(task) for task in tasks],
+                [task.priority for task in tasks],
+                [task.preemptable for task in tasks],
+            ],
+            dtype=np.float64,
+        )
+        return _Columns(places, traits).of(np.argsort(places[0], kind="stable")), list(numbers)
+
+    def _number_classes(self, classes: Sequence[jobs.PodClass]) -> None:
+        """Number the classes as if all jobs were read anew, without those that are gone."""
+        _, owners, places, numbers = self._all.places
+        width = int(places.max(initial=0)) + 1
+        last = int(owners.max(initial=0) + 1) * width
+        first = np.full(len(classes), last, dtype=np.int64)
+        np.minimum.at(first, numbers, owners * width + places)
+        order = np.argsort(first)
+        order = order[first[order] < last]
+        anew = np.zeros(len(classes), dtype=np.int64)
+        anew[order] = np.arange(len(order))
+        self.classes = [classes[each] for each in order]
+        numbers[:] = anew[numbers]
+
+    def _show(self) -> None:
+        """Show all pods that may be evicted as far as is known here."""
+        columns = self._all
+        if self._refused:
+            tasks = map(self._task, *columns.places[1:3].tolist())
+            allowed = [task.uid not in self._refused for task in tasks]
+            columns = columns.of(np.flatnonzero(allowed))
+        begin = np.searchsorted(columns.places[0], 0)
+        self.rows, self.owners, self._places, self.class_numbers = columns.places[:, begin:]
+        self.starts, self.priorities, allow = columns.traits[:, begin:]
+        self.preemptable = allow > 0
+        self.bounds = np.zeros(self._layout.size + 1, dtype=np.int64)
+        np.cumsum(np.bincount(self.rows, minlength=self._layout.size), out=self.bounds[1:])
+        self.owner_priorities, protected, spare = self._traits_of_jobs
+        self.protected, self.spare = protected > 0, spare > 0
 
     def task(self, place: int) -> jobs.Task:
         """Return one of the pods."""
-        owner = int(self.owners[place])
-        return self._found[owner].tasks[int(self._order[place] - self._first[owner])]
+        return self._task(int(self.owners[place]), int(self._places[place]))
+
+    def _task(self, owner: int, place: int) -> jobs.Task:
+        return self._of_jobs[owner].tasks[place]
 
     def on(self, row: int) -> list[jobs.Task]:
         """Return the pods on the node, by UID."""
         tasks = map(self.task, range(self.bounds[row], self.bounds[row + 1]))
         return sorted(tasks, key=lambda task: task.uid)
+
+
+def known(taken: snapshot.Snapshot) -> EvictablePods | None:
+    """Return the pods of the last cycle that asked for them, if any."""
+    carried = taken.carried.evictable
+    return carried if isinstance(carried, EvictablePods) else None
 
 
 def start(task: jobs.Task) -> float:
@@ -107,30 +286,15 @@ def may_lose_one(job: jobs.Job | job_state.JobState) -> bool:
 class _OfJob:
     """The evictable pods of one job, kept with the job."""
 
-    __slots__ = ("_layout", "_places", "_rows", "classes", "spare", "tasks", "traits")
+    __slots__ = ("classes", "spare", "tasks")
 
     def __init__(self, job: jobs.Job) -> None:
         self.tasks = tuple(task for task in job.tasks if task.status in jobs.EVICTABLE)
         self.classes = tuple(dict.fromkeys(task.pod_class for task in self.tasks))
-        places = {each: place for place, each in enumerate(self.classes)}
-        self._places = np.array([places[task.pod_class] for task in self.tasks], dtype=np.int64)
-        traits = [(start(task), task.priority, task.preemptable) for task in self.tasks]
-        self.traits: NDArray[np.float64] = np.array(traits, dtype=np.float64)
         self.spare = may_lose_one(job)
-        self._layout: nodes.NodeLayout | None = None
-        self._rows: NDArray[np.int64] = self._places
-
-    def rows(self, layout: nodes.NodeLayout) -> NDArray[np.int64]:
-        """Return the rows of the pods' nodes, with -1 for missing nodes; the last are kept."""
-        if self._layout is not layout:
-            rows = [layout.rows.get(task.node or "", -1) for task in self.tasks]
-            self._layout, self._rows = layout, np.array(rows, dtype=np.int64)
-        return self._rows
-
-    def class_numbers(self, numbers: dict[jobs.PodClass, int]) -> NDArray[np.int64]:
-        """Return the numbers of the pods' classes."""
-        return np.array([numbers[each] for each in self.classes])[self._places]
 
 
-def _joined(parts: Sequence[NDArray[Any]], kind: type) -> NDArray[Any]:
-    return np.concatenate(parts) if parts else np.zeros((0, 3) if kind is np.float64 else 0, kind)
+def _merged(kept: Rows, at: Sequence[int] | Rows, first: int) -> Rows:
+    """Return what is kept with more numbers, from `first` on, before the places `at`."""
+    found: Rows = np.insert(kept, at, np.arange(first, first + len(at)))
+    return found

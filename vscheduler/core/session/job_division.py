@@ -106,6 +106,21 @@ def changes(before: Jobs, now: Jobs) -> tuple[Jobs, Jobs] | None:
     return None
 
 
+def all_changes(before: Jobs, now: Jobs) -> tuple[Jobs, Jobs]:
+    """Return the jobs that are gone and those that have come, by ID, however many these are."""
+    few = changes(before, now)
+    if few is not None:
+        return few
+    return _without(before, now), _without(now, before)
+
+
+def _without(every: Jobs, others: Jobs) -> Jobs:
+    """Return the jobs that aren't the same objects as any of the others."""
+    known = dict(zip(map(of_job, others), others, strict=True))
+    theirs = map(known.get, map(of_job, every))
+    return list(itertools.compress(every, map(operator.is_not, theirs, every)))
+
+
 def _same(before: Jobs, now: Jobs) -> int:
     """Return how many jobs at the beginning are the same objects, of equally many jobs."""
     rest = iter(now)

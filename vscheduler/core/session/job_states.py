@@ -53,12 +53,6 @@ class JobStates(dict[jobs.JobId, job_state.JobState]):
         self[job] = state
         return state
 
-    def in_place(self) -> list[job_state.JobState]:
-        """Return the states of all jobs that aren't parked, by ID: pods of parked jobs have no
-        node.
-        """
-        return [self[job] for job in sorted((*self._awake, *self._settled.by_id))]
-
     def promised(self) -> list[job_state.JobState]:
         """Return the states of jobs with minResources, by ID, but for settled ones, which hold all
         of them.

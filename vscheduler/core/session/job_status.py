@@ -85,6 +85,7 @@ def close(session: working.Session, faults: tuple[decisions.Fault, ...]) -> deci
             parked=None if faults else session.parking.carried(session, groups),
             settled=None if faults or not settled else settled,
             lasting=None if faults else lasting.kept(session),
+            evictable=session.cluster.known_evictable,
             seen=snapshot.LastNodes(space=session.space, nodes=session.snapshot.nodes),
             node_losses=session.node_losses.carried(),
             past_usage=used,

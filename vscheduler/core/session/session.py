@@ -23,6 +23,7 @@ from vscheduler.core.session import (
     decided,
     device_binding,
     dispatch,
+    evictable_pods,
     held_pods,
     hook_calls,
     interfaces,
@@ -91,7 +92,12 @@ class Session:
             self.awake, self.parking.found.jobs, self.settled, policy.rules
         )
         self.cluster = cluster_state.ClusterState(
-            snapshot, self.job_states, affinity_counts, volumes, devices
+            snapshot,
+            self.job_states,
+            affinity_counts,
+            volumes,
+            devices,
+            evictable_before=evictable_pods.known(snapshot) if leaves_out else None,
         )
         self.request = self.cluster.request
         self.counted = self.cluster.counted

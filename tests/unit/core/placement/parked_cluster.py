@@ -1,6 +1,5 @@
 """A cluster where jobs wait, whose cycles are compared with cycles that go through all jobs."""
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -72,7 +71,7 @@ class Around:
         taken = self.mirror.snapshot(self.now, self.carried)
         result = cycle.run_cycle(taken, self.policy, budget)
         if budget is None:
-            anew = dataclasses.replace(taken.carried, parked=None, settled=None, lasting=None)
+            anew = running.forgetful(taken.carried)
             every = cycle.run_cycle(msgspec.structs.replace(taken, carried=anew), self.policy)
             assert running.digest(free(result)) == running.digest(free(every))
         self.carried = result.carried

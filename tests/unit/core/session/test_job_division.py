@@ -1,6 +1,7 @@
 """Jobs that cycles leave out, and the others: as if each job were looked up anew."""
 
 import random
+from collections.abc import Sequence
 
 import pytest
 
@@ -32,6 +33,13 @@ def test_a_division_follows_all_changes(seed: int) -> None:
                 every[job.id] = job
         every = by_id(list(every.values()))
         listed = tuple(every.values())
+        was: Sequence[jobs.Job] = before.every if before else ()
+        gone_at_all, come = job_division.all_changes(was, listed)
+        assert list(map(id, gone_at_all)) == [
+            id(job) for job in was if every.get(job.id) is not job
+        ]
+        olds = set(map(id, was))
+        assert list(map(id, come)) == [id(job) for job in listed if id(job) not in olds]
         division, gone = job_division.divide(listed, left_out, before)
         assert list(gone) == [] or set(gone) <= left_out.keys()
         assert set(gone) == {job for job, each in left_out.items() if every.get(job) is not each}

@@ -1,0 +1,44 @@
+"""Gangs that get their share back from a full cluster: what doesn't grow with the cluster."""
+
+import pytest
+
+from tests.benchmarks.core import cases, clusters, starved, timing
+from tests.unit.benchmarks import test_rich
+from vscheduler.core import cycle
+from vscheduler.core.model import decisions, snapshot
+
+NODES = 50
+
+
+def calls_for_one_more(nodes: int) -> int:
+    """How many calls the cycle leads to that evicts pods for one more gang."""
+    cluster = cases.starved(nodes, 0)
+    policy = timing.policy_of("enqueue, allocate, backfill, reclaim")
+    carried, calls = snapshot.FRESH, 0
+    for name in ("first", "second"):
+        cluster.add(clusters.Gang(name=name, requests=[cases.BIG] * 2, queue="starved"))
+        taken = cluster.snapshot(carried)
+        results: list[decisions.CycleResult] = []
+        calls = test_rich.calls_of(lambda: results.append(cycle.run_cycle(taken, policy)))  # noqa: B023 - called at once
+        assert len(results[0].evicts) == 2
+        starved.end_victims(cluster, results[0])
+        result = cycle.run_cycle(cluster.snapshot(results[0].carried), policy)
+        assert len(result.binds) == 2
+        cluster.bind(result)
+        carried = result.carried
+    return calls
+
+
+def test_one_more_running_job_costs_no_calls() -> None:
+    """Pods that could be evicted are kept from cycle to cycle: 17 calls for each running job when
+    they were listed anew.
+    """
+    assert calls_for_one_more(4 * NODES) == calls_for_one_more(2 * NODES)
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_all_gangs_are_served(*, together: bool) -> None:
+    """The benchmark itself: each pod is bound in the place of another one."""
+    served = starved.serve(cases.starved(NODES, 0), 4, 5, together=together)
+    assert served.evicted == 20
+    assert len(served.cycles) == (2 if together else 8)
