@@ -9,6 +9,8 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from tests.simulation import actors
 from tests.simulation.actors import binder, controllers, device_users, objects
 from tests.simulation.actors.base import Object
@@ -179,6 +181,27 @@ def test_deployments_scale() -> None:
     assert run.phases() == {"Running": 2}
     assert not first & {each["metadata"]["name"] for each in run.pods()}
     assert len(run.client.list(path("replicasets", "default"))) == 1
+
+
+def test_deployments_retire_earlier_sets_in_turns_of_their_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """However many can't go yet, and however often they are looked at, the next turn is one."""
+    run = Run()
+    run.create("deployments", objects.workload("Deployment", "d", template(), 1), 10)
+    for number in range(3):
+        for each in run.pods():
+            kept = {"metadata": {"finalizers": ["example.com/kept"]}}
+            run.client.patch(path("pods", "default", each["metadata"]["name"]), kept)
+        change = {"template": {"metadata": {"annotations": {"a": str(number)}}}}
+        run.client.patch(path("deployments", "default", "d"), {"spec": change})
+        run.kernel.run(30)
+    assert len(run.client.list(path("replicasets", "default"))) == 4
+    turns: list[Object] = []
+    deployments = run.world.units["deployments"]
+    monkeypatch.setattr(deployments, "reconcile", turns.append)
+    run.kernel.run(controllers.RETIREMENT_SECONDS)
+    assert len(turns) == 1
 
 
 def test_names_of_a_stateful_set_come_back() -> None:

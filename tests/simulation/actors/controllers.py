@@ -32,7 +32,8 @@ class Controller(Actor):
     ) -> None:
         super().__init__(client, clock, chance)
         self.store = store
-        self._due: dict[Key, None] = {}
+        self._due: set[tuple[Key, float | None]] = set()
+        """Objects to reconcile, and after how many seconds; None: soon."""
         self._failed = False
         store.on(self.kind, self._own)
         for plural in self.owns:
@@ -41,6 +42,7 @@ class Controller(Actor):
     def start(self) -> None:
         """Begin with the objects that exist."""
         super().start()
+        self._due.clear()
         for each in self.store.all(self.kind):
             self.mark(reading.key_of(each))
 
@@ -49,13 +51,12 @@ class Controller(Actor):
         raise NotImplementedError
 
     def mark(self, key: Key, seconds: float | None = None) -> None:
-        """Reconcile an object soon."""
-        if not self.active or (seconds is None and key in self._due):
+        """Reconcile an object soon, or so much later; once for all who want the same."""
+        if not self.active or (key, seconds) in self._due:
             return
-        if seconds is None:
-            self._due[key] = None
-            seconds = self.chance.uniform(*REACTION_SECONDS)
-        self.later(seconds, lambda: self._turn(key))
+        self._due.add((key, seconds))
+        delay = self.chance.uniform(*REACTION_SECONDS) if seconds is None else seconds
+        self.later(delay, lambda: self._turn(key, seconds))
 
     def create(self, plural: str, namespace: str, body: Object) -> bool:
         """Create an object; whether the API server took it, or has it."""
@@ -84,8 +85,8 @@ class Controller(Actor):
         self._failed = self._failed or bool(self.refused)
         return not self.refused
 
-    def _turn(self, key: Key) -> None:
-        self._due.pop(key, None)
+    def _turn(self, key: Key, seconds: float | None) -> None:
+        self._due.discard((key, seconds))
         found = self.store.get(self.kind, key)
         if found is None or reading.leaving(found):
             return
