@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from vscheduler.cli import screen
-from vscheduler.cli.queue import cluster_client, completion
+from vscheduler.cli.queue import ancestors, cluster_client, completion
 from vscheduler.mirror import plain_text
 
 WANTED_STATE = "vscheduler.io/wanted-state"
@@ -144,13 +144,10 @@ def request(
 
 def _is_below_closed(target: Target, queue: cluster_client.Object | None) -> bool:
     """Whether a queue above this one is closed, so that this one can't stay open."""
-    seen: set[str] = set()
-    while (parent := ((queue or {}).get("spec") or {}).get("parent")) and parent not in seen:
-        seen.add(parent)
-        queue = target.queue(parent)
-        if ((queue or {}).get("status") or {}).get("state") in (CLOSED, CLOSING):
-            return True
-    return False
+    return any(
+        ((above or {}).get("status") or {}).get("state") in (CLOSED, CLOSING)
+        for _, above in ancestors.ancestors(target.queue, ancestors.parent_of(queue))
+    )
 
 
 def _problem(

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import click
 import msgspec
 
-from vscheduler.cli.queue import cluster_client, completion, queue_changes
+from vscheduler.cli.queue import ancestors, cluster_client, completion, queue_changes
 from vscheduler.core.model import queues
 from vscheduler.mirror.decode import quantities
 
@@ -21,7 +21,6 @@ DEFAULTS: Mapping[str, Any] = {
 """What absent fields mean."""
 
 AMOUNTS = ("capability", "deserved", "guarantee")
-DEPTH_MAX = 100
 
 amounts = partial(queue_changes.resources, removable=True)
 
@@ -153,14 +152,11 @@ def _misplaced(target: Target, name: str, parent: str) -> str:
     """Return why the queue can't be below this one; empty if it can."""
     if name == queues.ROOT:
         return "root is above all queues and has no parent"
-    above, seen = parent, 0
-    while above not in {"", queues.ROOT} and seen < DEPTH_MAX:
+    for above, queue in ancestors.ancestors(target.queue, parent):
         if above == name:
             return f"queue {name} can't be below {parent}, which is {_itself(name, parent)}"
-        queue = target.queue(above)
         if queue is None:
             return f"there is no queue {above}, which would be above {name}"
-        above, seen = (queue.get("spec") or {}).get("parent") or "", seen + 1
     return ""
 
 

@@ -1,0 +1,27 @@
+"""Ancestors: the queues above a queue, as the cluster has them now."""
+
+from collections.abc import Callable, Iterator
+
+from vscheduler.cli.queue import cluster_client
+from vscheduler.core.model import queues
+
+
+def ancestors(
+    get: Callable[[str], cluster_client.Object | None], parent: str
+) -> Iterator[tuple[str, cluster_client.Object | None]]:
+    """Iterate over the queue `parent` and those above it, without root, each once.
+
+    The last one is None if it doesn't exist. Errors are those of `get`.
+    """
+    seen: set[str] = set()
+    while parent and parent != queues.ROOT and parent not in seen:
+        seen.add(parent)
+        queue = get(parent)
+        yield parent, queue
+        parent = parent_of(queue)
+
+
+def parent_of(queue: cluster_client.Object | None) -> str:
+    """Return the name in spec.parent, or an empty string."""
+    name: str = ((queue or {}).get("spec") or {}).get("parent") or ""
+    return name
