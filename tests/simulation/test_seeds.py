@@ -14,7 +14,7 @@ FORBIDDEN = ("t1", "--usual", "--fault=deny", "--often=40", "--jobs=20", "--job-
 FIXED = (("1",), ("ca31",), FORBIDDEN)
 """Runs that found a defect stay here, with knobs that no change of the draws turns. One of them,
 late writes, runs each time."""
-LONG = ("ca15", "ca17", "ca41", "ca45", "ca51", "ca53", "ca62")
+LONG = ("ca15", "ca17", "ca41", "ca45", "ca51", "ca53", "ca62", "la24")
 """Seeds that found a defect after more than minutes."""
 SHORT = ("--hours=0.05", "--calm=420")
 SMALL = ("--nodes=6", "--jobs=8")

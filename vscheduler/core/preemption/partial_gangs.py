@@ -24,7 +24,7 @@ def evict_expired(session: working.Session) -> None:
     is left alone.
     """
     for state in session.waiting_jobs():
-        if not _is_partial(state):
+        if not _is_partial(session, state):
             continue
         uid = state.job.uid
         since = session.snapshot.carried.partial_since.get(uid)
@@ -45,14 +45,27 @@ def evict_expired(session: working.Session) -> None:
             _evict(session, state)
 
 
-def _is_partial(state: job_state.JobState) -> bool:
+def _is_partial(session: working.Session, state: job_state.JobState) -> bool:
     """Whether some, but fewer than minMember, pods have nodes; binds in flight don't count.
 
-    A gang whose pods have ended keeps nothing from others, however many of them there are.
+    A gang whose pods have ended keeps nothing from others, however many of them there are. A pod on
+    a node that is lost keeps nothing, either, and can't be evicted: if it counted, the time of the
+    gang would be over for ever, and each pod that its owner makes would go as soon as it is bound.
     """
-    return state.scheduled_tasks < state.job.min_member and any(
-        state.counts[status] for status in jobs.EVICTABLE
+    return (
+        state.scheduled_tasks < state.job.min_member
+        and any(state.counts[status] for status in jobs.EVICTABLE)
+        and bool(_bound_pods(session, state))
     )
+
+
+def _bound_pods(session: working.Session, state: job_state.JobState) -> list[jobs.Task]:
+    """Return the pods that have nodes and could be evicted."""
+    return [
+        task
+        for task in state.job.tasks
+        if state.status(task) in jobs.EVICTABLE and task.node in session.layout.rows
+    ]
 
 
 def _since(session: working.Session, state: job_state.JobState) -> float:
@@ -67,9 +80,7 @@ def _since(session: working.Session, state: job_state.JobState) -> float:
     if session.snapshot.carried.seen is not None:
         return now
     bound = [
-        task.scheduled_at
-        for task in state.job.tasks
-        if task.status in jobs.EVICTABLE and task.scheduled_at is not None
+        task.scheduled_at for task in _bound_pods(session, state) if task.scheduled_at is not None
     ]
     return min(now, max(state.job.created, min(bound, default=now)))
 
@@ -80,11 +91,7 @@ def _evict(session: working.Session, state: job_state.JobState) -> None:
     Nothing is evicted if the API server has just refused to evict any of the pods, or if a
     PodDisruptionBudget doesn't allow the evictions.
     """
-    bound_pods = [
-        task
-        for task in state.job.tasks
-        if state.status(task) in jobs.EVICTABLE and task.node in session.layout.rows
-    ]
+    bound_pods = _bound_pods(session, state)
     if not session.snapshot.carried.eviction_refused_pods.isdisjoint(
         task.uid for task in bound_pods
     ):

@@ -150,6 +150,29 @@ def test_time_begins_anew_with_a_pod_that_is_bound_after_all_others_have_ended()
     assert evicted(after_two(third, 159.0, again.carried)) == ["half-2"]
 
 
+def without_n9(
+    pods: str, now: float, carried: snapshot.Carried = snapshot.FRESH
+) -> decisions.CycleResult:
+    """One cycle on the gang's pods after node n9 has gone."""
+    picture = HALF.replace("node n2", "node n9 cpu=1  node n2").replace("n1 +n2 -", pods)
+    documents = [each for each in pictures.documents(picture) if each["metadata"]["name"] != "n9"]
+    return running.run_at(documents, SIXTY, NOW + now, carried)
+
+
+def test_time_begins_anew_with_pods_that_come_while_one_is_on_a_lost_node() -> None:
+    """That one can't be evicted and keeps nothing. If it counted, all others would go as soon as
+    they are bound, and their owner would make new ones, for ever.
+    """
+    first = without_n9("n1 n1 n9 -@9", 0.0)
+    gone = without_n9("n1 n1 n9 -@9", 60.0, first.carried)
+    assert evicted(gone) == ["half-0", "half-1"]
+    left = without_n9("~n1 ~n1 n9 -@9", 60.3, gone.carried)
+    assert left.carried.partial_since == {}
+    again = without_n9("n1 n1 n9 -@9", 60.6, left.carried)
+    assert (evicted(again), again.wake_at) == ([], NOW + 120.6)
+    assert evicted(without_n9("n1 n1 n9 -@9", 120.6, again.carried)) == ["half-0", "half-1"]
+
+
 def test_who_has_seen_it_come_about_goes_by_its_own_clock() -> None:
     """One that is ahead of the API server's evicts no gang that is being bound."""
     seen = cycle("node n1 cpu=1 queue q").carried
