@@ -303,6 +303,38 @@ def test_retries_have_pauses(pause: float, rules: list[str]) -> None:
     assert history.broken() == rules
 
 
+@pytest.mark.parametrize(
+    ("stay", "pause", "rules"),
+    [(1.0, 1.0, ["no evictions in a row"]), (1.0, 14.0, []), (10.0, 0.0, [])],
+)
+def test_pods_are_not_bound_and_evicted_in_a_row(
+    stay: float, pause: float, rules: list[str]
+) -> None:
+    """Their owner makes new ones; six rounds are too many in a minute, unless pods stay a while."""
+    history = started(1, 0)
+    for number in range(6):
+        history.put("pods", pod(f"p{number}"))
+        history.bind(f"p{number}", "n1")
+        history.later(stay)
+        history.evict(f"p{number}")
+        history.drop("pods", f"p{number}")
+        history.later(pause)
+        history.leads("a")
+    assert history.broken() == rules
+
+
+def test_many_evictions_at_once_are_one_round() -> None:
+    """Of six pods that were bound together."""
+    history = started(1, 0)
+    for number in range(6):
+        history.put("pods", pod(f"p{number}", cpu="100m"))
+        history.bind(f"p{number}", "n1")
+    for number in range(6):
+        history.later(0.1)
+        history.evict(f"p{number}")
+    assert history.broken() == []
+
+
 @pytest.mark.parametrize(("pause", "rules"), [(0.1, ["pauses between retries"]), (1.0, [])])
 def test_who_is_asked_for_patience_has_some(pause: float, rules: list[str]) -> None:
     """The same write is refused seven times, because the API server is too busy."""

@@ -67,6 +67,7 @@ ALWAYS = (
     device_rules.AllocatedOnce,
     device_rules.DevicesAreGivenBack,
     pace_rules.Pauses,
+    pace_rules.Rounds,
 )
 
 

@@ -15,6 +15,9 @@ HASTY_MAX = 6
 HASTY_WITHIN_SECONDS = 60.0
 REFUSALS_MAX = 30
 WITHIN_SECONDS = 10.0
+ROUND_SECONDS = 10.0
+ROUNDS_MAX = 6
+ROUNDS_WITHIN_SECONDS = 60.0
 
 
 class Write(NamedTuple):
@@ -92,4 +95,49 @@ class Pauses(Judge):
                 change.at,
                 f"{change.origin}: {objects.request(change)} was repeated at once {HASTY_MAX} "
                 "times, though the API server was too busy",
+            )
+
+
+class Rounds(Judge):
+    """No PodGroup has pods bound and evicted, and those made in their place again, in a row.
+
+    What an eviction is for must come about, or the next one must wait: owners make new pods at
+    once.
+    """
+
+    rule = "no evictions in a row"
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self._bound: dict[str, float] = {}
+        """When pods were bound, by UID."""
+        self._rounds: defaultdict[tuple[str, str], deque[float]] = defaultdict(
+            lambda: deque(maxlen=ROUNDS_MAX)
+        )
+        """When pods of a PodGroup were evicted that had been bound after the time before."""
+
+    def before(self, change: Change, cluster: Cluster) -> Iterator[Finding]:
+        """Count the evictions of pods that were bound a moment ago."""
+        del cluster
+        if change.resource != "pods" or not served(change) or change.before is None:
+            return
+        uid = change.before["metadata"]["uid"]
+        if change.verb == "bind":
+            self._bound[uid] = change.at
+        if change.verb not in ("evict", "delete"):
+            return
+        bound, group = self._bound.pop(uid, None), objects.group_of(change.before)
+        if change.verb == "delete" or not ours(change) or bound is None or group is None:
+            return
+        rounds = self._rounds[group]
+        if change.at - bound >= ROUND_SECONDS or (rounds and bound < rounds[-1]):
+            return
+        rounds.append(change.at)
+        if len(rounds) == ROUNDS_MAX and change.at - rounds[0] < ROUNDS_WITHIN_SECONDS:
+            seconds = change.at - rounds[0]
+            rounds.clear()
+            yield self.finding(
+                change.at,
+                f"{change.origin} evicted pods of {objects.label(group)} {ROUNDS_MAX} times in "
+                f"{seconds:.1f} s, each time pods that had just been bound",
             )
