@@ -1,7 +1,7 @@
 """Rules about retries: what was refused is tried again, but not without a pause."""
 
 from collections import defaultdict, deque
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from typing import NamedTuple
 
 from tests.simulation.judges import objects
@@ -18,6 +18,29 @@ WITHIN_SECONDS = 10.0
 ROUND_SECONDS = 10.0
 ROUNDS_MAX = 6
 ROUNDS_WITHIN_SECONDS = 60.0
+
+
+class Repetitions:
+    """Counts what happens again and again, by key, and says when it is too often."""
+
+    def __init__(self, most: int, within_seconds: float) -> None:
+        self._most, self._within_seconds = most, within_seconds
+        self._known: defaultdict[Hashable, deque[float]] = defaultdict(lambda: deque(maxlen=most))
+
+    def last(self, key: Hashable) -> float:
+        """When it was last counted, unless it was too often by then."""
+        known = self._known[key]
+        return known[-1] if known else float("-inf")
+
+    def count(self, key: Hashable, at: float) -> float | None:
+        """Count it; the seconds in which it happened too often, if so. Then it begins anew."""
+        known = self._known[key]
+        known.append(at)
+        seconds = at - known[0]
+        if len(known) < self._most or seconds >= self._within_seconds:
+            return None
+        known.clear()
+        return seconds
 
 
 class Write(NamedTuple):
@@ -41,14 +64,11 @@ class Pauses(Judge):
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
-        self._refused: defaultdict[Write, deque[float]] = defaultdict(
-            lambda: deque(maxlen=REFUSALS_MAX)
-        )
-        """When the last refusals were."""
+        self._refused = Repetitions(REFUSALS_MAX, WITHIN_SECONDS)
         self._busy: dict[Write, float] = {}
         """When the API server last asked for patience."""
-        self._hasty: defaultdict[Write, deque[float]] = defaultdict(lambda: deque(maxlen=HASTY_MAX))
-        """When a write was repeated in spite of that."""
+        self._hasty = Repetitions(HASTY_MAX, HASTY_WITHIN_SECONDS)
+        """Writes repeated in spite of that."""
 
     def before(self, change: Change, cluster: Cluster) -> Iterator[Finding]:
         """Count the refusals of a write."""
@@ -65,11 +85,8 @@ class Pauses(Judge):
             change.name,
         )
         yield from self._hurry(write, change)
-        known = self._refused[write]
-        known.append(change.at)
-        if len(known) == REFUSALS_MAX and change.at - known[0] < WITHIN_SECONDS:
-            seconds = change.at - known[0]
-            known.clear()
+        seconds = self._refused.count(write, change.at)
+        if seconds is not None:
             yield self.finding(
                 change.at,
                 f"{change.origin}: {objects.request(change)} was refused {REFUSALS_MAX} times "
@@ -87,10 +104,7 @@ class Pauses(Judge):
         self._busy[write] = change.at
         if change.at - since >= HASTE_SECONDS:
             return
-        hasty = self._hasty[write]
-        hasty.append(change.at)
-        if len(hasty) == HASTY_MAX and change.at - hasty[0] < HASTY_WITHIN_SECONDS:
-            hasty.clear()
+        if self._hasty.count(write, change.at) is not None:
             yield self.finding(
                 change.at,
                 f"{change.origin}: {objects.request(change)} was repeated at once {HASTY_MAX} "
@@ -111,10 +125,8 @@ class Rounds(Judge):
         super().__init__(settings)
         self._bound: dict[str, float] = {}
         """When pods were bound, by UID."""
-        self._rounds: defaultdict[tuple[str, str], deque[float]] = defaultdict(
-            lambda: deque(maxlen=ROUNDS_MAX)
-        )
-        """When pods of a PodGroup were evicted that had been bound after the time before."""
+        self._rounds = Repetitions(ROUNDS_MAX, ROUNDS_WITHIN_SECONDS)
+        """Evictions of pods that had been bound after the last one, by PodGroup."""
 
     def before(self, change: Change, cluster: Cluster) -> Iterator[Finding]:
         """Count the evictions of pods that were bound a moment ago."""
@@ -129,13 +141,10 @@ class Rounds(Judge):
         bound, group = self._bound.pop(uid, None), objects.group_of(change.before)
         if change.verb == "delete" or not ours(change) or bound is None or group is None:
             return
-        rounds = self._rounds[group]
-        if change.at - bound >= ROUND_SECONDS or (rounds and bound < rounds[-1]):
+        if change.at - bound >= ROUND_SECONDS or bound < self._rounds.last(group):
             return
-        rounds.append(change.at)
-        if len(rounds) == ROUNDS_MAX and change.at - rounds[0] < ROUNDS_WITHIN_SECONDS:
-            seconds = change.at - rounds[0]
-            rounds.clear()
+        seconds = self._rounds.count(group, change.at)
+        if seconds is not None:
             yield self.finding(
                 change.at,
                 f"{change.origin} evicted pods of {objects.label(group)} {ROUNDS_MAX} times in "
