@@ -8,7 +8,6 @@ bound; the longest cycle is shown, the snapshot included.
 import argparse
 import gc
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -16,7 +15,6 @@ from typing import Any
 from tests.benchmarks import figures
 from tests.benchmarks.core import cases as common
 from tests.benchmarks.core import clusters, timing
-from vscheduler.core import cycle
 from vscheduler.core.model import snapshot
 
 GANG = 10
@@ -253,25 +251,17 @@ def longest(case: common.Case) -> tuple[float, int]:
     A cycle includes its snapshot. Raises AssertionError if some pod is never bound.
     """
     cluster, policy = case.build(), timing.policy_of(case.actions, case.tiers)
-    carried, seconds, bound = snapshot.FRESH, 0.0, 0
-    gc.collect()
-    gc.freeze()
-    gc.disable()
-    cycles = 0
-    while bound < case.bound and cycles < CYCLES_MAX:
-        cycles += 1
-        began = time.thread_time()
-        result = cycle.run_cycle(cluster.snapshot(carried), policy, timing.BUDGET)
-        seconds = max(seconds, time.thread_time() - began)
-        carried = result.carried
-        bound += len(result.binds)
-        for bind in result.binds:
-            assert cluster.mirror.assume(bind.task.uid, bind.node, clusters.NOW)
-        gc.collect()
-    gc.enable()
-    gc.unfreeze()
+    carried, longest_seconds, bound, cycles = snapshot.FRESH, 0.0, 0, 0
+    with timing.collecting_between():
+        while bound < case.bound and cycles < CYCLES_MAX:
+            cycles += 1
+            result, seconds = timing.with_budget(cluster, carried, policy)
+            longest_seconds = max(longest_seconds, seconds)
+            carried = result.carried
+            bound += len(result.binds)
+            gc.collect()
     assert bound == case.bound, f"{case.name}: {bound} of {case.bound} bound"
-    return seconds, cycles
+    return longest_seconds, cycles
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -9,12 +9,10 @@ import argparse
 import gc
 import statistics
 import sys
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tests.benchmarks.core import cases, clusters, timing
-from vscheduler.core import cycle
 from vscheduler.core.model import decisions, snapshot
 
 CYCLES_MAX = 500
@@ -38,28 +36,21 @@ def serve(cluster: clusters.Cluster, gangs: int, size: int, *, together: bool) -
     policy, carried = timing.policy_of("enqueue, allocate, backfill, reclaim"), snapshot.FRESH
     took, evicting = list[float](), list[float]()
     bound = evicted = came = 0
-    gc.collect()
-    gc.freeze()
-    gc.disable()
-    while bound < gangs * size and len(took) < CYCLES_MAX:
-        while came < gangs and (together or bound == came * size):
-            requests = [cases.BIG] * size
-            cluster.add(clusters.Gang(name=f"want-{came:03}", requests=requests, queue="starved"))
-            came += 1
-        began = time.thread_time()
-        result = cycle.run_cycle(cluster.snapshot(carried), policy, timing.BUDGET)
-        seconds = time.thread_time() - began
-        if took and result.evicts:
-            evicting.append(seconds)
-        took.append(seconds)
-        carried = result.carried
-        cluster.bind(result)
-        end_victims(cluster, result)
-        bound += len(result.binds)
-        evicted += len(result.evicts)
-        gc.collect()
-    gc.enable()
-    gc.unfreeze()
+    wanted = clusters.Gang(name="want", requests=[cases.BIG] * size, queue="starved")
+    with timing.collecting_between():
+        while bound < gangs * size and len(took) < CYCLES_MAX:
+            while came < gangs and (together or bound == came * size):
+                cluster.add(replace(wanted, name=f"want-{came:03}"))
+                came += 1
+            result, seconds = timing.with_budget(cluster, carried, policy)
+            if took and result.evicts:
+                evicting.append(seconds)
+            took.append(seconds)
+            carried = result.carried
+            end_victims(cluster, result)
+            bound += len(result.binds)
+            evicted += len(result.evicts)
+            gc.collect()
     assert bound == gangs * size, f"{bound} of {gangs * size} bound"
     return Served(took, evicting, evicted)
 

@@ -76,6 +76,19 @@ def measure(case: cases.Case) -> Timing:
     )
 
 
+def with_budget(
+    cluster: clusters.Cluster, carried: snapshot.Carried, configured: policy.Policy
+) -> tuple[decisions.CycleResult, float]:
+    """Run a cycle with the daemon's budget, and take its binds for done. Return the result, and the
+    thread CPU seconds of the snapshot and the cycle.
+    """
+    began = time.thread_time()
+    result = cycle.run_cycle(cluster.snapshot(carried), configured, BUDGET)
+    seconds = time.thread_time() - began
+    cluster.bind(result)
+    return result, seconds
+
+
 def quickest(
     cluster: clusters.Cluster,
     carried: snapshot.Carried,
@@ -103,6 +116,19 @@ def quickest(
 def is_searching(result: decisions.CycleResult) -> bool:
     """Whether a search for a gang goes on in a later cycle."""
     return not all(each.finished for each in result.carried.gang_searches.values())
+
+
+@contextmanager
+def collecting_between() -> Iterator[None]:
+    """Garbage is collected only when somebody calls for it, and not what is there by now."""
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+        gc.unfreeze()
 
 
 @contextmanager
