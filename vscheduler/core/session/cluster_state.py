@@ -37,7 +37,7 @@ class ClusterState:
         volumes: interfaces.Volumes,
         devices: interfaces.Devices,
         *,
-        evictable_before: evictable_pods.EvictablePods | None = None,
+        evictable_before: evictable_pods.EvictablePods = evictable_pods.NOBODY,
     ) -> None:
         """Copy the nodes of the snapshot; all other arguments are changed in place, except for the
         pods that an earlier cycle knew to be evictable.
@@ -107,15 +107,15 @@ class ClusterState:
     @computed.once
     def evictable(self) -> evictable_pods.EvictablePods:
         """This scheduler's evictable pods as the cycle began, without refused evictions."""
-        taken, before = self._taken, self._evictable_before
-        queues, refused = taken.queues.keys(), taken.carried.eviction_refused_pods
-        before = before or evictable_pods.EvictablePods(self.layout, queues)
-        return before.after(taken.jobs, self.layout, queues, refused)
+        taken = self._taken
+        return self._evictable_before.after(
+            taken.jobs, self.layout, taken.queues.keys(), taken.carried.eviction_refused_pods
+        )
 
     @property
-    def known_evictable(self) -> evictable_pods.EvictablePods | None:
+    def known_evictable(self) -> evictable_pods.EvictablePods:
         """The evictable pods of the last cycle that asked for them, this one included."""
-        found: evictable_pods.EvictablePods | None
+        found: evictable_pods.EvictablePods
         found = self.__dict__.get("evictable", self._evictable_before)
         return found
 

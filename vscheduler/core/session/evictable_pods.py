@@ -122,16 +122,10 @@ class EvictablePods:
             for job in come
             if any(map(job.counts.__getitem__, jobs.EVICTABLE)) and job.queue in self._queues
         ]
-        places = [place for place in map(self._place, gone) if place is not None]
+        found = (job_division.place_of(job, self.owner_jobs) for job in gone)
+        places = [place for place in found if place is not None]
         if come or places:
             self._change(places, come)
-
-    def _place(self, job: jobs.Job) -> int | None:
-        """Return the place of the job in `owner_jobs`."""
-        place = bisect.bisect_left(self.owner_jobs, job.id, key=job_division.of_job)
-        if place < len(self.owner_jobs) and self.owner_jobs[place] is job:
-            return place
-        return None
 
     def _change(self, gone: Sequence[int], come: Sequence[jobs.Job]) -> None:
         """Take out the jobs at these places, and put in those that have come, by ID."""
@@ -155,13 +149,10 @@ class EvictablePods:
         self._all = known.with_more(more).of(pods)
         self._all.places[1] = numbers[self._all.places[1]]
         self._number_classes(classes)
-        self._set_owners([*self.owner_jobs, *come], [*self._of_jobs, *news], order)
+        self._set_owners(come, news, order)
 
-    def _set_owners(
-        self, every: Sequence[jobs.Job], of_jobs: Sequence["_OfJob"], order: Rows
-    ) -> None:
-        """Keep these of the jobs, in this order; `every` begins with those that are known."""
-        come, news = every[len(self.owner_jobs) :], of_jobs[len(self.owner_jobs) :]
+    def _set_owners(self, come: Sequence[jobs.Job], news: Sequence["_OfJob"], order: Rows) -> None:
+        """Keep these of the jobs that were known, followed by those that come, in this order."""
         queues = {name: number for number, name in enumerate(self.queue_names)}
         for job in come:
             queues.setdefault(job.queue, len(queues))
@@ -178,6 +169,7 @@ class EvictablePods:
         ]
         more = np.array(traits, dtype=np.float64).reshape(-1, 3).T
         self._traits_of_jobs = np.concatenate([self._traits_of_jobs, more], axis=1)[:, order]
+        every, of_jobs = [*self.owner_jobs, *come], [*self._of_jobs, *news]
         self.owner_jobs = list(map(every.__getitem__, order.tolist()))
         self._of_jobs = list(map(of_jobs.__getitem__, order.tolist()))
 
@@ -263,10 +255,14 @@ class EvictablePods:
         return sorted(tasks, key=lambda task: task.uid)
 
 
-def known(taken: snapshot.Snapshot) -> EvictablePods | None:
-    """Return the pods of the last cycle that asked for them, if any."""
+NOBODY = EvictablePods(nodes.NodeLayout(()), ())
+"""What is known before anybody has asked."""
+
+
+def known(taken: snapshot.Snapshot) -> EvictablePods:
+    """Return the pods of the last cycle that asked for them."""
     carried = taken.carried.evictable
-    return carried if isinstance(carried, EvictablePods) else None
+    return carried if isinstance(carried, EvictablePods) else NOBODY
 
 
 def start(task: jobs.Task) -> float:

@@ -61,8 +61,8 @@ def _changed(others: Jobs, gone: Jobs, come: Jobs) -> Jobs:
         return sorted((*(job for job in others if job.id not in names), *come), key=of_job)
     found = list(others)
     for job in gone:
-        place = bisect.bisect_left(found, job.id, key=of_job)
-        if place < len(found) and found[place].id == job.id:
+        place = place_of(job, found)
+        if place is not None:
             del found[place]
     for job in come:
         bisect.insort(found, job, key=of_job)
@@ -73,13 +73,11 @@ def _looked_up(
     every: Jobs, left_out: Mapping[jobs.JobId, jobs.Job]
 ) -> tuple[JobDivision, Collection[jobs.JobId]]:
     """Return the same, with nothing known of earlier cycles."""
-    ids = list(map(of_job, every))
-    same = list(map(operator.is_, map(left_out.get, ids), every))
-    others = list(itertools.compress(every, map(operator.not_, same)))
+    others = _without(every, left_out)
     if len(others) + len(left_out) == len(every):
         return JobDivision(every, others), ()
-    staying = set(itertools.compress(ids, same))
-    return JobDivision(every, others), [job for job in left_out if job not in staying]
+    gone = _without(left_out.values(), _by_id(every))
+    return JobDivision(every, others), [job.id for job in gone]
 
 
 def changes(before: Jobs, now: Jobs) -> tuple[Jobs, Jobs] | None:
@@ -111,13 +109,22 @@ def all_changes(before: Jobs, now: Jobs) -> tuple[Jobs, Jobs]:
     few = changes(before, now)
     if few is not None:
         return few
-    return _without(before, now), _without(now, before)
+    return _without(before, _by_id(now)), _without(now, _by_id(before))
 
 
-def _without(every: Jobs, others: Jobs) -> Jobs:
+def place_of(job: jobs.Job, every: Jobs) -> int | None:
+    """Return the place of this very object among jobs by ID."""
+    place = bisect.bisect_left(every, job.id, key=of_job)
+    return place if place < len(every) and every[place] is job else None
+
+
+def _by_id(every: Jobs) -> Mapping[jobs.JobId, jobs.Job]:
+    return dict(zip(map(of_job, every), every, strict=True))
+
+
+def _without(every: Collection[jobs.Job], others: Mapping[jobs.JobId, jobs.Job]) -> Jobs:
     """Return the jobs that aren't the same objects as any of the others."""
-    known = dict(zip(map(of_job, others), others, strict=True))
-    theirs = map(known.get, map(of_job, every))
+    theirs = map(others.get, map(of_job, every))
     return list(itertools.compress(every, map(operator.is_not, theirs, every)))
 
 

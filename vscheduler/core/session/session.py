@@ -91,13 +91,9 @@ class Session:
         self.job_states = job_states.JobStates(
             self.awake, self.parking.found.jobs, self.settled, policy.rules
         )
+        before = evictable_pods.known(snapshot) if leaves_out else evictable_pods.NOBODY
         self.cluster = cluster_state.ClusterState(
-            snapshot,
-            self.job_states,
-            affinity_counts,
-            volumes,
-            devices,
-            evictable_before=evictable_pods.known(snapshot) if leaves_out else None,
+            snapshot, self.job_states, affinity_counts, volumes, devices, evictable_before=before
         )
         self.request = self.cluster.request
         self.counted = self.cluster.counted

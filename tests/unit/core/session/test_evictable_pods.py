@@ -74,17 +74,12 @@ class World:
 
     def anew(self) -> evictable_pods.EvictablePods:
         """Return the same, with nothing known."""
-        return self.follow(nobody())
+        return self.follow(evictable_pods.NOBODY)
 
 
 def layout(names: list[str]) -> nodes.NodeLayout:
     """Return nodes with these names."""
     return nodes.NodeLayout([nodes.NodeSpec(name=name) for name in sorted(names)])
-
-
-def nobody() -> evictable_pods.EvictablePods:
-    """Return no pods."""
-    return evictable_pods.EvictablePods(layout([]), ())
 
 
 def shown(pods: evictable_pods.EvictablePods) -> list[object]:
@@ -106,7 +101,7 @@ def shown(pods: evictable_pods.EvictablePods) -> list[object]:
 @pytest.mark.parametrize("seed", range(6))
 def test_pods_follow_all_changes(seed: int) -> None:
     """Jobs, nodes, queues and refused evictions change; nothing that was known shows."""
-    world, known, seen = World(seed), nobody(), 0
+    world, known, seen = World(seed), evictable_pods.NOBODY, 0
     for _ in range(ROUNDS):
         world.change()
         before, shown_before = known, shown(known)
@@ -120,7 +115,7 @@ def test_pods_follow_all_changes(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_pods_are_those_of_the_jobs(seed: int) -> None:
     """Told from the jobs one by one: who may be evicted, where, and in which order."""
-    world, known = World(seed), nobody()
+    world, known = World(seed), evictable_pods.NOBODY
     for _ in range(ROUNDS):
         world.change()
         known = world.follow(known)
@@ -155,20 +150,20 @@ def test_pods_are_counted_as_read_once() -> None:
     running = sessions.task("a", 0, jobs.TaskStatus.RUNNING, node="n0")
     there = layout(["n0"])
     first = sessions.job("a", running)
-    found = nobody().after((first,), there, ("q",), frozenset())
+    found = evictable_pods.NOBODY.after((first,), there, ("q",), frozenset())
     assert found.read == 1
-    for before in (found, nobody()):
+    for before in (found, evictable_pods.NOBODY):
         assert before.after((first,), there, ("q",), frozenset()).read == 0
     changed = sessions.job("a", running, sessions.task("a", 1))
     assert found.after((changed,), there, ("q",), frozenset()).read == 2
-    assert nobody().after((changed,), there, ("q",), frozenset()).read == 0
+    assert evictable_pods.NOBODY.after((changed,), there, ("q",), frozenset()).read == 0
 
 
 def test_the_same_jobs_are_not_looked_at() -> None:
     """With the same nodes, queues and refused evictions, the columns are the same arrays."""
     job = sessions.job("a", sessions.task("a", 0, jobs.TaskStatus.RUNNING, node="n0"))
     every, there = (job,), layout(["n0"])
-    found = nobody().after(every, there, ("q",), frozenset())
+    found = evictable_pods.NOBODY.after(every, there, ("q",), frozenset())
     again = found.after(every, there, ("q",), frozenset())
     assert again.read == 0
     assert again.rows is found.rows
