@@ -63,6 +63,12 @@ BUILD_TIMEOUT_SECONDS = 3600
 
 POLL_SECONDS = 0.5
 
+NO_DEBUG_INFORMATION = "all=-dwarf=false"
+"""Compiler flags. The linker would strip what they leave out."""
+
+COLLECT_RARELY = "400"
+"""$GOGC while Go builds: its compiler collects garbage less often, and takes more memory."""
+
 
 class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     """How to build a program: its package, and our Go module that pins the version."""
@@ -86,7 +92,7 @@ def _kubernetes(name: str) -> Recipe:
 RECIPES = {
     recipe.name: recipe
     for recipe in (
-        Recipe(name="etcd", module="etcd", package="go.etcd.io/etcd/server/v3"),
+        Recipe(name="etcd", module="kubernetes", package="go.etcd.io/etcd/server/v3"),
         Recipe(name="kwok", module="kubernetes", package="sigs.k8s.io/kwok/cmd/kwok"),
         _kubernetes("kube-apiserver"),
         _kubernetes("kube-controller-manager"),
@@ -303,13 +309,20 @@ def _build(
         "-buildvcs=false",
         "-tags",
         ",".join(recipe.tags),
+        "-gcflags",
+        NO_DEBUG_INFORMATION,
         "-ldflags",
         recipe.linker_flags,
         "-o",
         str(output),
         recipe.package,
     ]
-    environment = os.environ | {"CGO_ENABLED": "0", "GOWORK": "off", "GOTOOLCHAIN": "local"}
+    environment = os.environ | {
+        "CGO_ENABLED": "0",
+        "GOGC": COLLECT_RARELY,
+        "GOTOOLCHAIN": "local",
+        "GOWORK": "off",
+    }
     progress(step)
     began = time.monotonic()
     with (

@@ -101,8 +101,10 @@ FAKE_GO = """#!/bin/sh
 case "$1" in
   version) echo "go version go{version} linux/amd64"; exit 0;;
 esac
+while [ "$1" != -gcflags ]; do shift; done
+flags="$2"
 while [ "$1" != -o ]; do shift; done
-echo built >> {journal}
+echo "built with $flags, GOGC=$GOGC" >> {journal}
 {ending}
 """
 
@@ -148,7 +150,8 @@ def test_builds_what_is_missing_and_only_once(
     first = binaries.find_or_build(["etcd", "kwok"], progress=steps.append)
     assert first == binaries.find_or_build(["etcd", "kwok"])
     assert first["kwok"] == binaries.built_folder(cache, "kwok") / "kwok"
-    assert journal.read_text(encoding="utf-8") == "built\nbuilt\n"
+    once = "built with all=-dwarf=false, GOGC=400\n"
+    assert journal.read_text(encoding="utf-8") == once * 2
     assert {str(step) for step in steps} >= {"[1/2] building etcd", "[2/2] building kwok"}
 
 
