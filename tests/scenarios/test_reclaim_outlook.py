@@ -112,7 +112,36 @@ CASES: dict[str, tuple[str, dict[str, Any], str]] = {
         {},
         (
             f"{STARVED}queue rich has 2 cpu more than deserved, "
-            "but evicting those that may go, 2 of 2 pods, doesn't make enough room"
+            "but of 2 pods, 2 hold more than their queues have to give back"
+        ),
+    ),
+    "not enough on any node, even without them": (
+        """
+        node n1 cpu=8   node n2 cpu=8
+        queue poor   queue rich   queue shut reclaimable=false
+        job rich/busy min=1 cpu=1 n1*4 n2*4
+        job shut/one min=1 cpu=4 n1 n2
+        job poor/late min=1 cpu=5 -
+        """,
+        {},
+        (
+            "reclaim makes no room, though queue poor has 0 of the 5 cpu it deserves: "
+            "queue rich has 2.5 cpu more than deserved, but evicting those that may go, "
+            "8 of 8 pods, doesn't make enough room"
+        ),
+    ),
+    "a full share of the resource that it lacks": (
+        """
+        node n1 cpu=8 memory=8Gi
+        queue poor deserved=cpu:4,memory:4Gi   queue rich deserved=cpu:4,memory:4Gi
+        job poor/has min=1 cpu=1 memory=4Gi n1
+        job rich/busy min=1 cpu=1 memory=585Mi n1*7
+        job poor/late min=1 cpu=1 memory=1Gi -
+        """,
+        {"tiers": "priority gang | predicates capacity"},
+        (
+            "reclaim makes no room, as queue poor has 4Gi of the 4Gi memory it deserves, "
+            "and its job needs 1Gi memory more"
         ),
     ),
     "nobody above its share": (
@@ -139,12 +168,12 @@ def test_a_queue_below_its_share_is_told_why(
     assert outlook(picture, **how) == expected
 
 
-SINGLE = "queue rich has 2 cpu more than deserved, but evicting those that may go, 2 of 2 pods, "
+SINGLE = "queue rich has 2 cpu more than deserved, but of 2 pods, 2 hold more than "
 
 
 @pytest.mark.parametrize(
     ("single", "gang", "expected"),
-    [("a", "b", f"{SINGLE}doesn't make enough room"), ("b", "a", "its job needs 5 cpu more")],
+    [("a", "b", f"{SINGLE}their queues have to give back"), ("b", "a", "its job needs 5 cpu more")],
 )
 def test_the_first_job_by_name_speaks_for_its_queue(single: str, gang: str, expected: str) -> None:
     """Of two jobs that lack room, whichever had its turn first."""

@@ -12,6 +12,7 @@ WORDS = {
     reclaim_outlooks.Protection.PLUGIN: "are protected by a plugin, such as conformance",
     reclaim_outlooks.Protection.BUDGET: "are protected by PodDisruptionBudgets",
     reclaim_outlooks.Protection.GANG: "belong to gangs that reclaim.wholeGangs protects",
+    reclaim_outlooks.Protection.SHARE: "hold more than their queues have to give back",
 }
 
 
@@ -22,10 +23,10 @@ def sentence(queue: str, outlook: reclaim_outlooks.ReclaimOutlook) -> str:
     """
     has = phrases.amount(outlook.resource, outlook.allocated)
     deserves = phrases.quantity(outlook.resource, outlook.deserved)
-    return (
-        f"reclaim makes no room, though queue {queue} has {has} of the {deserves} it deserves: "
-        f"{_why(outlook)}"
-    )
+    figures = f"queue {queue} has {has} of the {deserves} it deserves"
+    if outlook.configured and outlook.allocated >= outlook.deserved:
+        return f"reclaim makes no room, as {figures}, and {_why(outlook)}"
+    return f"reclaim makes no room, though {figures}: {_why(outlook)}"
 
 
 def _why(outlook: reclaim_outlooks.ReclaimOutlook) -> str:
@@ -66,4 +67,6 @@ def _pods(outlook: reclaim_outlooks.ReclaimOutlook) -> str:
     if not free:
         return f"of {total}, {phrases.listed(barred)}" if barred else "no pod of theirs may go"
     rest = f"; {phrases.listed(barred)}" if barred else ""
+    if outlook.enough:
+        return f"those that may go, {free} of {total}, make no room within the rules{rest}"
     return f"evicting those that may go, {free} of {total}, doesn't make enough room{rest}"

@@ -20,6 +20,8 @@ class Protection(StrEnum):
     """A plugin protects the pod, such as conformance."""
     GANG = "WholeGangs"
     """The pod belongs to the minimum of a gang, which reclaim.wholeGangs protects."""
+    SHARE = "Share"
+    """Its queue would end below what it deserves, and worse off than the claimant's."""
     NONE = "None"
 
 
@@ -27,11 +29,12 @@ class ReclaimOutlook(msgspec.Struct, frozen=True, kw_only=True):
     """Why reclaim evicts no pods for a queue below its share, a job of which lacks room."""
 
     resource: str
-    """A resource that the job requests and of which the queue has less than it deserves."""
+    """A requested resource of which the job would take the queue above what it deserves, or else
+    one of which the queue has less than it deserves."""
     allocated: float
     deserved: float
     needed: float
-    """What the smallest minimum of the job needs more of it, by its first waiting pod."""
+    """The least of it that so many pods request as the job lacks for its minimum."""
     configured: bool
     """Whether action reclaim is configured."""
     others: int
@@ -44,6 +47,8 @@ class ReclaimOutlook(msgspec.Struct, frozen=True, kw_only=True):
     """How much more, of the resource, all together."""
     pods: tuple[tuple[Protection, int], ...] = ()
     """Their pods by protection, of the first PODS_MAX."""
+    enough: bool = False
+    """Whether the unprotected pods, all together, hold enough beside what is free."""
 
     @property
     def exceeds_share(self) -> bool:

@@ -9,12 +9,13 @@ import operator
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+import numpy as np
 from msgspec.structs import replace
 
 from vscheduler.core.config import policy as policies
 from vscheduler.core.model import decisions, jobs, reclaim_outlooks, resources
 from vscheduler.core.preemption import search, victims
-from vscheduler.core.session import evictable_pods, job_state
+from vscheduler.core.session import evictable_pods, job_state, reasons
 from vscheduler.core.session import session as working
 
 NO_ROOM = decisions.ReasonCode.NO_ROOM
@@ -90,7 +91,7 @@ class _Finder:
         """Return why nothing is reclaimed; None if that isn't to be expected, or isn't known."""
         session = self._session
         state = session.job_states[job]
-        task = _first_waiting(state.job)
+        task = next(iter(_waiting_tasks(state.job)), None)
         others = [name for name in self._holding if name != queue.name]
         if queue.entitlement is None or task is None or not others:
             return None
@@ -101,6 +102,8 @@ class _Finder:
         ]
         if not asked:
             return None
+        needed = _needed(state, task)
+        beyond = self._beyond_share(queue, state, needed)
         open_ = [name for name in others if session.queues[name].reclaimable]
         above = [
             name
@@ -114,23 +117,44 @@ class _Finder:
             each: sum(max(0.0, _surplus(self._figures[name], each)) for name in above)
             for each in asked
         }
-        resource = max(asked, key=lambda name: over[name] > reclaim_outlooks.SURPLUS_LEAST)
+        resource = beyond or max(
+            asked, key=lambda name: over[name] > reclaim_outlooks.SURPLUS_LEAST
+        )
         made = reclaim_outlooks.ReclaimOutlook(
             resource=resource,
             allocated=queue.allocated.get(resource, 0.0),
             deserved=queue.entitlement.deserved.get(resource, 0.0),
-            needed=_lacking(state) * task.pod_class.request.get(resource, 0),
+            needed=needed[resource],
             configured=self._limits is not None,
             others=len(others),
             reclaimable=len(open_),
             above=tuple(above),
-            surplus=over[resource],
+            surplus=over.get(resource, 0.0),
         )
         if self._limits is None or not above or made.exceeds_share:
             return made
         if (RECLAIM, job) not in session.eviction_history.failed:
             return None  # it had no turn, or makes room now
         return self._with_pods(made, self._limits, state, task)
+
+    def _beyond_share(
+        self,
+        queue: decisions.QueueFigures,
+        state: job_state.JobState,
+        needed: resources.ResourceMap,
+    ) -> str | None:
+        """Return the resource for which the queue may not reclaim for the job, or None.
+
+        Plugins decide; the figures only tell which resource it is.
+        """
+        tasks = _waiting_tasks(state.job)[: _lacking(state)]
+        claimant = self._session.queues[queue.name]
+        if self._session.dispatch.all_agree("preemptive", claimant, tasks):
+            return None
+        room = reclaim_outlooks.SURPLUS_LEAST
+        beyond = [name for name, amount in needed.items() if _surplus(queue, name) + amount > room]
+        owned = queue.entitlement.deserved if queue.entitlement is not None else {}
+        return max(beyond, key=lambda name: name in owned, default=None)
 
     def _with_pods(
         self,
@@ -140,15 +164,35 @@ class _Finder:
         task: jobs.Task,
     ) -> reclaim_outlooks.ReclaimOutlook:
         """Return the outlook with the pods of queues above their shares, by what protects them."""
-        limit = search.PROPORTION * _lacking(state) * task.pod_class.request.get(made.resource, 0)
+        session, needed = self._session, _needed(state, task)
+        limit = search.PROPORTION * needed[made.resource]
+        claimed = session.space.vector(needed)
         counted: Counter[reclaim_outlooks.Protection] = Counter()
+        room = np.maximum(session.cluster.allocatable - session.cluster.future_used, 0)
         for owner, each in self._pods(frozenset(made.above)):
             found = self._protection(limits, owner, each, task)
             if found is None and self._is_kept_whole(limits, owner, each, made.resource, limit):
                 found = reclaim_outlooks.Protection.GANG
+            if found is None and self._is_kept_for_its_share(limits, owner, each, (task, claimed)):
+                found = reclaim_outlooks.Protection.SHARE
             counted[found or reclaim_outlooks.Protection.NONE] += 1
+            if found is None and each.node in session.layout.rows:
+                room[session.layout.rows[each.node]] += session.cluster.request(each)
         pods = tuple((each, counted[each]) for each in reclaim_outlooks.Protection if counted[each])
-        return replace(made, pods=pods)
+        enough = self._left == 0 or self._holds(room, state, task)
+        return replace(made, pods=pods, enough=enough)
+
+    def _holds(self, room: resources.Vector, state: job_state.JobState, task: jobs.Task) -> bool:
+        """Whether so much room by node, (N, R), is enough for the pods that the job lacks.
+
+        Pods of several kinds are taken to fit.
+        """
+        if len(state.job.classes) > 1:
+            return True
+        request = self._session.cluster.request(task)
+        asked = np.flatnonzero(request)
+        fitting = room[:, asked] // request[asked]
+        return int(fitting.min(axis=1).sum()) >= _lacking(state)
 
     def _pods(self, names: frozenset[str]) -> Iterator[tuple[job_state.JobState, jobs.Task]]:
         """Iterate over running pods of these queues, within the limit of the cycle."""
@@ -195,6 +239,27 @@ class _Finder:
             return True
         return owner.job.allocated.get(resource, 0) > limit
 
+    def _is_kept_for_its_share(
+        self,
+        limits: victims.Limits,
+        owner: job_state.JobState,
+        pod: jobs.Task,
+        claim: tuple[jobs.Task, resources.Vector],
+    ) -> bool:
+        """Whether the pod, or else its whole gang, is more than its queue has to give back."""
+        unit = victims.surplus_pod(owner, pod) or victims.whole(owner)
+        if unit is None:
+            return False
+        dispatch, (claimant, claimed) = self._session.dispatch, claim
+        if not dispatch.entitled(HOOK, claimant, unit.tasks):
+            return True
+        after: decisions.ShareAfter | None = dispatch.first(
+            "share_after", None, claimant, claimed, unit.tasks
+        )
+        if after is None or after.within or after.fair:
+            return False
+        return not (unit.whole and limits.whole_gangs is victims.WholeGangs.ALWAYS)
+
 
 def _limits(policy: policies.Policy, now: float) -> victims.Limits | None:
     """Return the limits of action reclaim; None if it isn't configured."""
@@ -208,9 +273,14 @@ def _lacking(state: job_state.JobState) -> int:
     return max(1, state.job.min_member - state.ready_tasks)
 
 
-def _first_waiting(job: jobs.Job) -> jobs.Task | None:
-    waiting = (task for task in job.tasks if task.status in jobs.WAITING and not task.best_effort)
-    return next(waiting, None)
+def _waiting_tasks(job: jobs.Job) -> list[jobs.Task]:
+    return [task for task in job.tasks if task.status in jobs.WAITING and not task.best_effort]
+
+
+def _needed(state: job_state.JobState, task: jobs.Task) -> dict[str, int]:
+    """Return the least that the pods that the job lacks request of each resource of this one."""
+    lacking = _lacking(state)
+    return {name: reasons.smallest(state.job, name, lacking) for name in _asked(task)}
 
 
 def _asked(task: jobs.Task) -> Iterable[str]:

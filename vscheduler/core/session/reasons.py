@@ -296,7 +296,7 @@ def _of_gang(state: job_state.JobState, reason: decisions.Reason) -> decisions.R
         placed = [task.pod_class.counted for tasks in found for task in tasks]
     whole = []
     for each in reason.shortages:
-        requested = _smallest(state.job, each.resource, lacking)
+        requested = smallest(state.job, each.resource, lacking)
         allocated = each.allocated - sum(request.get(each.resource, 0) for request in placed)
         if requested <= each.limit - allocated:
             return reason
@@ -304,7 +304,7 @@ def _of_gang(state: job_state.JobState, reason: decisions.Reason) -> decisions.R
     return replace(reason, shortages=tuple(whole), lacking=lacking)
 
 
-def _smallest(job: jobs.Job, resource: str, count: int) -> int:
+def smallest(job: jobs.Job, resource: str, count: int) -> int:
     """Return the least that so many waiting pods of a job request of a resource."""
     total = 0
     sizes = [(each.counted.get(resource, 0), waiting) for each, (_, waiting) in job.classes.items()]
