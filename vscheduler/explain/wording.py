@@ -53,9 +53,11 @@ def _loser(victims: changes.Victims) -> str:
 def lines(explanation: remedies.Explanation) -> list[str]:
     """Return an explanation as lines of text."""
     why = f"{explanation.job}, in queue {explanation.queue}"
-    if explanation.starts is not None:
-        return [f"{why}, starts in cycle {explanation.starts} if nothing changes"]
     said = wording.sentence(explanation.reason) if explanation.reason else UNKNOWN
+    if explanation.starts is not None:
+        start = phrases.start(explanation.starts)
+        waits = f"; now: {said}" if explanation.starts > 1 and explanation.reason else ""
+        return [f"{why}, {start}{waits}"]
     return [f"{why}, waits: {said}", *_reclaim(explanation), *remedy_lines(explanation)]
 
 

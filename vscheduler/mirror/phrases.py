@@ -116,6 +116,16 @@ def without_pods(minimum: int) -> str:
     return f"None of its pods exist: create {wanted}, or see why their owner doesn't."
 
 
+def start(cycle: int) -> str:
+    """Return when a job starts: `starts in cycle 1 if nothing changes`.
+
+    A later cycle isn't promised: what the job waits for, such as a terminating pod, may never end.
+    """
+    if cycle == 1:
+        return "starts in cycle 1 if nothing changes"
+    return f"can start in cycle {cycle} at the earliest"
+
+
 def remedies(
     starts: int | None,
     messages: Sequence[str],
@@ -131,7 +141,7 @@ def remedies(
     `untried` has what plugins that aren't built in say of nodes that they refuse.
     """
     if starts is not None:
-        return [f"It starts in cycle {starts} if nothing changes."]
+        return [f"It {start(starts)}."]
     lines = ["No single change that was tried would start it."]
     if messages:
         lines = ["Any one of these changes would start it:", *(f"  - {each}" for each in messages)]

@@ -204,6 +204,17 @@ def test_a_job_that_starts_anyway_needs_no_remedy() -> None:
     ]
 
 
+def test_no_start_is_promised_behind_a_terminating_pod() -> None:
+    """The pod may have a finalizer, or its node may be gone."""
+    picture = "node n1 cpu=4   queue q   job q/gone min=0 ~n1@4   job q/late min=1 cpu=4 -"
+    found = explained(pictures.documents(picture), "default/late")
+    assert (found.starts, found.remedies) == (2, ())
+    (line,) = wording.lines(found)
+    start = "default/late, in queue q, can start in cycle 2 at the earliest; now: "
+    assert line.startswith(start)
+    assert "waits for room that pods being deleted still hold" in line
+
+
 class Reserved(contracts.Plugin):
     """A plugin that isn't built in, and refuses all nodes."""
 

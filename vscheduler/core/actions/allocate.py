@@ -187,11 +187,13 @@ def _start_nominated(session: working.Session, state: job_state.JobState) -> Non
             trial.withdraw(task)
         withdrawn = trial.checkpoint()  # where to return to if the nominations are cancelled
         turn = reasons.JobTurn(state, (task for task in tasks if not task.best_effort))
-        while turn.tasks:
-            before = len(turn.tasks)
-            _fill(session, trial, queue, turn)
-            assert len(turn.tasks) < before
+        _fill_all(session, trial, queue, turn)
         best_effort_placement = _best_effort(session, trial, queue, turn)
+        if _starts_elsewhere(best_effort_placement, queue, withdrawn):
+            nominated = {task.uid for task in tasks}
+            left = ordering.pending(session.dispatch, state)
+            turn.tasks = [task for task in left if task.uid in nominated]
+            _fill_all(session, trial, queue, turn)
         if best_effort_placement.needed():
             best_effort_placement.others({task.uid for task in tasks})
         outcome = best_effort_placement.conclude()
@@ -201,6 +203,19 @@ def _start_nominated(session: working.Session, state: job_state.JobState) -> Non
         elif outcome is best_effort.Outcome.NEITHER:
             trial.rollback(withdrawn)
             trial.commit()
+
+
+def _fill_all(
+    session: working.Session,
+    trial: statement.Statement,
+    queue: queues.Queue,
+    turn: reasons.JobTurn,
+) -> None:
+    """Place as many of the tasks as possible."""
+    while turn.tasks:
+        before = len(turn.tasks)
+        _fill(session, trial, queue, turn)
+        assert len(turn.tasks) < before
 
 
 def _line_up(
@@ -266,6 +281,8 @@ def _place(session: working.Session, queue: queues.Queue, turn: reasons.JobTurn)
             trial.commit()
             return not session.held_pods.holds_back(state)
         best_effort_placement = _best_effort(session, trial, queue, turn)
+        if _starts_elsewhere(best_effort_placement, queue):
+            turn.tasks = ordering.pending(session.dispatch, state)
         outcome = best_effort_placement.conclude()
         if outcome is best_effort.Outcome.NEITHER:
             search = attempt.place(session, trial, queue, state)
@@ -285,6 +302,18 @@ def _place(session: working.Session, queue: queues.Queue, turn: reasons.JobTurn)
             reasons.note_incomplete(session, state)
     starts = outcome is best_effort.Outcome.STARTS
     return starts and not session.held_pods.holds_back(state)
+
+
+def _starts_elsewhere(
+    placed: best_effort.BestEffortPlacement, queue: queues.Queue, since: int = 0
+) -> bool:
+    """Whether a job that would wait for terminating pods has free nodes now, found by a search.
+
+    `since` is the checkpoint after which the job's tasks were placed.
+    """
+    if placed.outcome() is not best_effort.Outcome.WAITS:
+        return False
+    return attempt.start_now(placed.session, placed.trial, queue, placed.state, since)
 
 
 def _begin(

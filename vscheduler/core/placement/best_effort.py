@@ -47,21 +47,30 @@ class BestEffortPlacement(msgspec.Struct, frozen=True, kw_only=True):
     statuses: frozenset[jobs.TaskStatus] = jobs.PLACED
     """Which tasks count as placed. READY if resources still being released don't count."""
 
+    def outcome(self) -> Outcome:
+        """Place the best-effort members that the job needs, and return what becomes of the job.
+
+        Nothing is committed.
+        """
+        if not self.needed():
+            return Outcome.NEITHER
+        if job_state.is_ready(self.session.dispatch, self.state):
+            return Outcome.STARTS
+        if self.session.dispatch.vote("job_pipelined", self.state):
+            return Outcome.WAITS
+        return Outcome.NEITHER
+
     def conclude(self) -> Outcome:
         """Bind the job's tasks with the best-effort members it needs, or hold all of them.
 
         With NEITHER, nothing has been committed, and the caller undoes the statement.
         """
-        session, trial, state = self.session, self.trial, self.state
-        if not self.needed():
-            return Outcome.NEITHER
-        if job_state.is_ready(session.dispatch, state):
-            start(session, trial, state)
-            return Outcome.STARTS
-        if session.dispatch.vote("job_pipelined", state):
-            trial.hold()
-            return Outcome.WAITS
-        return Outcome.NEITHER
+        outcome = self.outcome()
+        if outcome is Outcome.STARTS:
+            start(self.session, self.trial, self.state)
+        elif outcome is Outcome.WAITS:
+            self.trial.hold()
+        return outcome
 
     def needed(self) -> bool:
         """Place as many members as the minimum needs, first for roles that lack pods.

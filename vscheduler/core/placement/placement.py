@@ -63,15 +63,16 @@ class Placement:
     def choose(self, task: jobs.Task) -> interfaces.Choice | None:
         """Return the best node for this task in the present state, or None.
 
-        A node nominated for the task in an earlier cycle comes first (Volcano: allocate). Nodes
-        with room now come before nodes with room after pending releases, whatever the score.
+        Nodes with room now come before nodes with room after pending releases, whatever the score.
+        Of either, a node nominated for the task in an earlier cycle comes first (kube-scheduler:
+        evaluateNominatedNode; Volcano: allocate).
         """
         plan = self._plan(task)
         named = self._session.decided.nominations.get(task.uid) or task.nominated_node
         nominated = self._session.layout.rows.get(named or "")
-        if nominated is not None and plan.future[nominated] > -np.inf:
-            return interfaces.Choice(nominated, bool(plan.idle[nominated] > -np.inf))
         for scores, idle in ((plan.idle, True), (plan.future, False)):
+            if nominated is not None and scores[nominated] > -np.inf:
+                return interfaces.Choice(nominated, idle)
             row = self._best(plan, scores)
             if row is not None:
                 plan.chosen = row if idle else None

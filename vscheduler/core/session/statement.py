@@ -1,10 +1,10 @@
 """Statement: a journal of tentative changes, which are committed, held or undone."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeAlias
 
 from vscheduler.core.model import decisions, jobs, snapshot
 from vscheduler.core.session import (
@@ -26,6 +26,10 @@ class Step(Enum):
     REPRIEVED = "reprieved"
     KEPT = "kept"
     STARTED = "started"
+
+
+Placement: TypeAlias = tuple[jobs.Task, int, jobs.TaskStatus]
+"""A task, the row of its node, and whether it starts there or waits."""
 
 
 class Statement:
@@ -127,6 +131,21 @@ class Statement:
         self.rollback(checkpoint)
         for _, task, row in placed:
             self.pipeline(task, row)
+
+    def set_aside(self, checkpoint: int = 0) -> list[Placement]:
+        """Undo everything since the checkpoint, and return the placements, for `place_again`."""
+        placed = [
+            (task, row, self._cluster.job_state_of(task).status(task))
+            for step, task, row in self._operations[checkpoint:]
+            if step is Step.PLACED
+        ]
+        self.rollback(checkpoint)
+        return placed
+
+    def place_again(self, placed: Iterable[Placement]) -> None:
+        """Place these tasks as they were when `set_aside` returned them."""
+        for task, row, status in placed:
+            self._take(task, row, status)
 
     def places(self, task: jobs.Task) -> bool:
         """Whether this statement placed the task."""

@@ -221,7 +221,9 @@ function saidOf({ found, at, problem }) {
   if (!found) return [];
   const made = [];
   if (found.startsInCycle) {
-    made.push(element("p", {}, `It starts in cycle ${found.startsInCycle} if nothing changes.`));
+    const first = found.startsInCycle === 1;
+    const start = first ? "starts in cycle 1 if nothing changes" : `can start in cycle ${found.startsInCycle} at the earliest`;
+    made.push(element("p", {}, `It ${start}.`));
   } else {
     if (found.reclaim) made.push(element("p", {}, found.reclaim));
     const lines = found.remedies.map((each) => element("li", {}, each.message));

@@ -65,6 +65,30 @@ def resume(
     return outcome
 
 
+def start_now(
+    session: working.Session,
+    trial: statement.Statement,
+    queue: queues.Queue,
+    state: job_state.JobState,
+    since: int = 0,
+) -> bool:
+    """Place the minimum of a job on what is free now, although its tasks could wait where they are.
+
+    Placing tasks one by one takes resources that are being released as soon as nothing free is left
+    for a task, and the pods that hold them may never end. If no nodes are found, the tasks stay
+    where the statement has placed them since the checkpoint `since`.
+    """
+    if not _may_help(session, state):
+        return False
+    waiting = trial.set_aside(since)
+    if Attempt(session, queue, state).succeeds(trial, (Room.IDLE,)):
+        session.reasons.forget(state.job.id)
+        session.gang_searches.forget(state.job.id)
+        return True
+    trial.place_again(waiting)
+    return False
+
+
 def place(
     session: working.Session,
     trial: statement.Statement,
@@ -80,7 +104,7 @@ def place(
         return Outcome.FAILED
     trial.rollback()
     attempt = Attempt(session, queue, state)
-    if attempt.succeeds(trial):
+    if attempt.succeeds(trial, attempt.rooms()):
         session.reasons.forget(state.job.id)
         session.gang_searches.forget(state.job.id)
         return Outcome.PLACED
@@ -177,13 +201,16 @@ class Attempt:
         self.is_left = False
         """Whether a search that hasn't begun yet is left to the next cycle."""
 
-    def succeeds(self, trial: statement.Statement) -> bool:
-        """Place the minimum on what is free, or else on what is being released; or place nothing.
+    def rooms(self) -> Sequence[Room]:
+        """Return where the job may be placed: on what is free, or else on what is released."""
+        return (Room.IDLE, Room.RELEASING) if self._is_released() else (Room.IDLE,)
+
+    def succeeds(self, trial: statement.Statement, rooms: Sequence[Room]) -> bool:
+        """Place the minimum in the first of these rooms that has nodes for it, or place nothing.
 
         The job has no task placed in this cycle.
         """
         tasks = self._pending()
-        rooms = [Room.IDLE, Room.RELEASING] if self._is_released() else [Room.IDLE]
         for room in rooms:
             self.proof = None
             places = self.find(tasks, room)

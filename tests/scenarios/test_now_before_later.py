@@ -1,0 +1,107 @@
+"""Now before later: what fits on free resources starts, whatever other pods still have to end.
+
+A terminating pod may never end, so its resources are only the second choice.
+"""
+
+import copy
+from typing import Any
+
+import pytest
+
+from tests import pictures, running
+from tests.scenarios.deciding import bind, decide, pipeline
+from vscheduler.core.model import decisions, jobs, snapshot
+
+TIERS = "priority gang | predicates nodeorder binpack"
+TREE: dict[str, Any] = {"actions": "allocate, backfill", "tiers": running.tiers(TIERS)}
+RACKS = """
+    node a1 cpu=1 label=rack=a   node a2 cpu=1 label=rack=a
+    node b1 cpu=1 label=rack=b   node b2 cpu=1 label=rack=b
+    queue q
+    job q/gone min=0 cpu=1 ~a1
+    job q/g min=2 cpu=1 label=app=g near=app=g@rack - -
+    """
+"""The first pod may go to any rack, and likes the one where a pod terminates."""
+SMALL_FIRST = """
+    node n1 cpu=2   node n2 cpu=3
+    queue q
+    job q/gone min=0 ~n2@2
+    job q/g min=2 -@1 -@2
+    """
+"""The small pod likes n1, and then only n2 is left for the large one, once a pod is gone."""
+
+
+def first(
+    picture: str, *, steps: int = 1000, nominated: dict[str, str] | None = None
+) -> decisions.CycleResult:
+    """The first cycle, in which jobs wait on these nodes already."""
+    arguments = {"allocate.gangSearchSteps": steps}
+    tree = {**TREE, "configurations": [{"name": "allocate", "arguments": arguments}]}
+    named = {jobs.TaskId(uid): node for uid, node in (nominated or {}).items()}
+    documents = pictures.documents(picture)
+    return running.run(documents, tree, carried=snapshot.Carried(nominations=named))
+
+
+@pytest.mark.parametrize(
+    ("picture", "expected"),
+    [
+        (RACKS, [bind("g-0", "b1"), bind("g-1", "b2")]),
+        (SMALL_FIRST, [bind("g-0", "n2"), bind("g-1", "n1")]),
+        (
+            """
+            node n0 cpu=4   node n1 cpu=4   node n2 cpu=4   node n3 cpu=5
+            queue q
+            job q/gone min=0 ~n3@4
+            job q/g min=4 -@1 -@4*3
+            """,
+            [bind("g-0", "n3"), bind("g-1", "n0"), bind("g-2", "n1"), bind("g-3", "n2")],
+        ),
+    ],
+)
+def test_a_gang_starts_on_free_nodes_beside_a_terminating_pod(
+    picture: str, expected: list[Any]
+) -> None:
+    """Placed pod by pod, the gang would wait for the pod that terminates."""
+    assert decide(picture, "allocate", TIERS) == expected
+
+
+def test_a_gang_without_a_search_waits_where_it_is() -> None:
+    """Volcano places pods one by one, too."""
+    result = first(SMALL_FIRST, steps=0)
+    assert not result.binds
+    assert [(held.task.name, held.node) for held in result.pipelined] == [
+        ("g-0", "n1"),
+        ("g-1", "n2"),
+    ]
+
+
+def test_a_gang_that_fits_only_later_waits_as_before() -> None:
+    """The search for free nodes finds none, so the pods keep the places they were given."""
+    picture = SMALL_FIRST.replace("min=2 -@1 -@2", "min=2 -@2 -@2")
+    assert decide(picture, "allocate", TIERS) == [pipeline("g-0", "n1"), pipeline("g-1", "n2")]
+    result = first(picture)
+    (group,) = [each for each in result.groups if each.job.endswith("/g")]
+    assert group.reason is not None
+    assert group.reason.code is decisions.ReasonCode.WAITS_FOR_RELEASE
+
+
+def test_a_nominated_pod_starts_on_another_node_that_is_free() -> None:
+    """Its own node is still in use, perhaps for ever."""
+    picture = """
+        node n1 cpu=4   node n2 cpu=4
+        queue q
+        job q/gone min=0 ~n1@4
+        job q/one cpu=4 nominated=n1 -
+        """
+    assert decide(picture, "allocate", TIERS) == [bind("one-0", "n2")]
+    both = copy.copy(picture).replace("node n2 cpu=4", "node n2 cpu=4 job q/two cpu=4 n2")
+    assert decide(both, "allocate", TIERS) == [pipeline("one-0", "n1")]
+    free = picture.replace("~n1@4", "-@9")
+    assert decide(free, "allocate", TIERS) == [bind("one-0", "n1")]
+
+
+def test_a_gang_that_pods_were_evicted_for_starts_where_it_fits_now() -> None:
+    """Nodes became free elsewhere while the victim of the job terminates."""
+    result = first(SMALL_FIRST, nominated={"g-00000": "n1", "g-00001": "n2"})
+    assert {(each.task.name, each.node) for each in result.binds} == {("g-0", "n2"), ("g-1", "n1")}
+    assert not result.carried.nominations
