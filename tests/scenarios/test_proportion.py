@@ -2,7 +2,10 @@ from collections import Counter
 
 import pytest
 
+from tests.scenarios.admitting import cycles
 from tests.scenarios.deciding import decide
+from tests.scenarios.sharing import losers
+from vscheduler.mirror.wording import sentence
 
 TABLE = {
     "queues share by weight": (
@@ -94,6 +97,33 @@ TABLE = {
         """,
         {"l": 1},
     ),
+    "above root's capability nothing starts, though a queue has less than its share": (
+        """
+        node  n1 cpu=8   node n2 cpu=8
+        queue root capability=cpu:8
+        queue gold            queue lead
+        job   gold/g n1*8     job   lead/l -*4
+        """,
+        {},
+    ),
+    "below it, no more than is left": (
+        """
+        node  n1 cpu=8   node n2 cpu=8
+        queue root capability=cpu:8
+        queue gold            queue lead
+        job   gold/g n1*6     job   lead/l -*4
+        """,
+        {"l": 2},
+    ),
+    "nor does a gang that root may not have whole": (
+        """
+        node  n1 cpu=8   node n2 cpu=8
+        queue root capability=cpu:8
+        queue gold            queue lead
+        job   gold/g n1*6     job   lead/l min=3 -*3
+        """,
+        {},
+    ),
     "a resource that nobody gives is nobody's share": (
         """
         node  n1 cpu=4
@@ -111,3 +141,24 @@ def test_queues_get_what_they_deserve(picture: str, bound: dict[str, int]) -> No
     decisions = decide(picture, "allocate")
     assert {decision.what for decision in decisions} <= {"bind"}
     assert Counter(decision.pod.partition("-")[0] for decision in decisions) == bound
+
+
+def test_who_is_above_its_part_of_roots_capability_gives_back() -> None:
+    """Root has no more than 8 cpu at any moment, and the reason of those that wait names it."""
+    picture = """
+        node  n1 cpu=8   node n2 cpu=8
+        queue root capability=cpu:8
+        queue gold            queue lead
+        job   gold/g n1*8 -   job   lead/l -*4
+        """
+    (alone,) = cycles(picture, actions="allocate")
+    told = {each.job.partition("/")[2]: each.reason for each in alone.groups}
+    assert told["l"] is not None
+    assert sentence(told["l"]) == "queue root has 8 cpu of the 8 it may have; this pod needs 1"
+    results = cycles(picture, 4, actions="allocate, reclaim")
+    assert losers(results[0]) == {"gold": 4}
+    held = [sum(queue.allocated.get("cpu", 0) for queue in each.queues) for each in results]
+    assert max(held) == 8000
+    assert {bind.task.name for each in results for bind in each.binds} == {
+        f"l-{number}" for number in range(4)
+    }

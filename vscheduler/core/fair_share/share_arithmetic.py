@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.core.model import decisions, resources
+from vscheduler.core.model import decisions, queues, resources
 
 ResourceArray = NDArray[np.float64]
 
@@ -204,6 +204,47 @@ class QueueAttributes:
             )
             for column, name in enumerate(names)
             if most[column] < math.inf
+        ]
+
+
+class RootLimit:
+    """What all queues have together, and the most that they may have: queue root's capability."""
+
+    def __init__(self, limit: list[float], held: Sequence[Sequence[int]]) -> None:
+        """`limit` (R,) with inf for no limit; `held` is what each queue has, (Q, R)."""
+        self.limit = limit
+        self.allocated = [sum(column) for column in zip(*held, strict=True)] or [0] * len(limit)
+
+    def exceeded(self, request: Sequence[tuple[int, int]]) -> bool:
+        """Whether this much more, by column, would exceed the limit."""
+        return any(
+            self.allocated[column] + amount > self.limit[column] for column, amount in request
+        )
+
+    def limits(self, names: Sequence[str]) -> list[decisions.QueueLimit]:
+        """Return what is left of the resources that are limited."""
+        return [
+            decisions.QueueLimit(
+                resource=name, room=limit - has, allocated=has, limit=limit, owner=queues.ROOT
+            )
+            for name, has, limit in zip(names, self.allocated, self.limit, strict=True)
+            if limit < math.inf
+        ]
+
+    def shortages(
+        self, names: Sequence[str], request: Sequence[tuple[int, int]]
+    ) -> list[decisions.Shortage]:
+        """Return the resources of which this much more, by column, would exceed the limit."""
+        return [
+            decisions.Shortage(
+                resource=names[column],
+                requested=amount,
+                allocated=self.allocated[column],
+                limit=self.limit[column],
+                owner=queues.ROOT,
+            )
+            for column, amount in request
+            if self.allocated[column] + amount > self.limit[column]
         ]
 
 

@@ -44,6 +44,8 @@ class Proportion(contracts.Plugin):
         self._slack = share_arithmetic.slack(session.space.names)
         self._pods = session.space.columns[resources.PODS]
         self._nothing = np.zeros(session.space.size)
+        self._root: share_arithmetic.RootLimit | None = None
+        """The capability of queue root; None if it limits nothing."""
         for queue in session.demands.queues:
             attributes = self._attributes[queue] = share_arithmetic.QueueAttributes(
                 session.space.size
@@ -62,6 +64,9 @@ class Proportion(contracts.Plugin):
         """Compute max-min fair shares of the nodes usable for queues' pods."""
         session = self._session
         limits = session.queue_limits
+        if np.isfinite(limits.whole).any():
+            held = [each.allocated for each in self._attributes.values()]
+            self._root = share_arithmetic.RootLimit(limits.whole.tolist(), held)
         shares = fair_shares.FairShares(session.space, session.pools, limits, limits.weights)
         rows = zip(limits.names, shares.real.tolist(), limits.capability.tolist(), strict=True)
         for name, real, capability in rows:
@@ -113,7 +118,8 @@ class Proportion(contracts.Plugin):
         return True
 
     def allocatable(self, queue: queues.Queue, task: jobs.Task) -> bool:
-        """Whether the queue is open and stays within its share of the requested resources.
+        """Whether the queue is open and stays within its share of the requested resources, and all
+        queues together within the capability of queue root.
 
         Pod slots count only if the queue's capability names them (Volcano: AllocatableFn compares
         requested resources, pods aside). If pods were evicted for the task, the queue was entitled
@@ -129,18 +135,22 @@ class Proportion(contracts.Plugin):
         for column, amount in self._requests.get(task.pod_class) or self._request(task):
             if allocated[column] + amount > limit[column]:
                 return False
-        return True
+        return self._root is None or not self._root.exceeded(self._requests[task.pod_class])
 
     def queue_outlook(self, queue: queues.Queue) -> Hashable:
-        """Return what the queue has and may have."""
+        """Return what the queue has and may have, and what root has left."""
         attributes = self._attributes.get(queue.name)
-        return None if attributes is None else attributes.figures
+        if attributes is None:
+            return None
+        together = None if self._root is None else tuple(self._root.allocated)
+        return attributes.figures, together
 
     def queue_limits(self, queue: queues.Queue, task: jobs.Task) -> Sequence[decisions.QueueLimit]:
-        """Return what is left of the share, or of the capability."""
+        """Return what is left of the share, or of the capability, and of root's capability."""
         attributes, nominated = self._attributes_of(task.job), self._session.has_nomination(task)
         names = self._session.space.names
-        return attributes.limits(names, queue.name, nominated=nominated)
+        found = attributes.limits(names, queue.name, nominated=nominated)
+        return found if self._root is None else [*found, *self._root.limits(names)]
 
     def preemptive(self, queue: queues.Queue, tasks: Sequence[jobs.Task]) -> bool:
         """Whether the queue is open and deserves these tasks, too (Volcano: PreemptiveFn)."""
@@ -275,6 +285,7 @@ class Proportion(contracts.Plugin):
             return ()
         attributes = self._attributes_of(task.job)
         names = self._session.space.names
+        request = self._requests.get(task.pod_class) or self._request(task)
         found = [
             decisions.Shortage(
                 resource=names[column],
@@ -286,9 +297,11 @@ class Proportion(contracts.Plugin):
                 if attributes.allocated[column] + amount > attributes.ceiling[column]
                 else "",
             )
-            for column, amount in self._requests.get(task.pod_class) or self._request(task)
+            for column, amount in request
             if attributes.allocated[column] + amount > attributes.limit[column]
         ]
+        if not found and self._root is not None:
+            found = self._root.shortages(names, request)
         return tuple(sorted(found, key=lambda shortage: shortage.resource))
 
     def on_allocate(self, task: jobs.Task) -> None:
@@ -297,6 +310,8 @@ class Proportion(contracts.Plugin):
         allocated = attributes.allocated
         for column, amount in self._requests.get(task.pod_class) or self._request(task):
             allocated[column] += amount
+            if self._root is not None:
+                self._root.allocated[column] += amount
         attributes.share = None
         if self._surpluses is not None:
             self._surpluses.move(task, 1)
@@ -306,6 +321,8 @@ class Proportion(contracts.Plugin):
         attributes = self._attributes_of(task.job)
         for column, amount in self._requests.get(task.pod_class) or self._request(task):
             attributes.allocated[column] -= amount
+            if self._root is not None:
+                self._root.allocated[column] -= amount
         attributes.share = None
         if self._surpluses is not None:
             self._surpluses.move(task, -1)
