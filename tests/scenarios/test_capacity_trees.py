@@ -2,6 +2,7 @@ import pytest
 
 from tests import pictures, running
 from vscheduler.core.model import decisions, jobs
+from vscheduler.mirror import queue_status
 from vscheduler.simulator import run
 
 TREE = "gang | capacity:enableHierarchy=true predicates nodeorder"
@@ -248,6 +249,69 @@ def test_a_limit_says_whose_it_is() -> None:
     tree = run.tree(cycle(picture))
     message = tree["podGroups"]["default/j"]["message"]
     assert message == "queue team has 2 cpu of the 2 it may have; this pod needs 1"
+
+
+BESIDE: dict[str, tuple[str, str]] = {
+    "a guarantee of a sibling": (
+        """
+        node  n1 cpu=16   queue p   queue a parent=p guarantee=cpu:12   queue b parent=p
+        job   b/j n1*2 -@4
+        """,
+        (
+            "queue b has 2 cpu of the 4 it may have beside the 12 cpu kept for queue a by its "
+            "guarantee; this pod needs 4"
+        ),
+    ),
+    "an unused guarantee beside several queues": (
+        """
+        node  n1 cpu=16   queue p   queue a parent=p guarantee=cpu:8
+        queue b parent=p   queue c parent=p
+        job   b/i n1*5   job c/j n1 -@4
+        """,
+        (
+            "queue p has 6 cpu of the 8 it may have beside the 8 cpu kept for queue a by its "
+            "guarantee; this pod needs 4"
+        ),
+    ),
+    "an unused guarantee below another parent": (
+        """
+        node  n1 cpu=16   queue p   queue a parent=p guarantee=cpu:4 queue r   queue s parent=r
+        queue c parent=r   queue q parent=p guarantee=cpu:4
+        job   s/i n1*5   job c/j n1 -@4
+        """,
+        (
+            "all queues together have 6 cpu of the 8 they may have beside the 8 cpu kept for queues "
+            "a and q by their guarantees; this pod needs 4"
+        ),
+    ),
+    "no admission beside a guarantee": (
+        """
+        node  n1 cpu=16   queue p   queue a parent=p guarantee=cpu:12   queue b parent=p
+        job   b/j phase=Pending minresources=cpu:8 - -
+        """,
+        (
+            "not admitted: queue b has, or was promised, 0 cpu of the 4 it may have beside the 12 "
+            "cpu kept for queue a by its guarantee; this job asks for 8 cpu (minResources)"
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize(("picture", "said"), BESIDE.values(), ids=BESIDE)
+def test_what_is_kept_for_other_queues_is_named(picture: str, said: str) -> None:
+    """The limit is theirs: neither a capability nor the size of the cluster."""
+    found = run.tree(cycle(picture, "enqueue, allocate"))
+    assert found["podGroups"]["default/j"]["message"] == said
+
+
+def test_root_is_kept_nothing() -> None:
+    """Its deserved amount is the sum of its children's, which isn't a guarantee."""
+    picture = "node n1 cpu=16   queue root   queue a parent=root guarantee=cpu:12"
+    found = {each.name: each for each in cycle(picture).last.queues}
+    told = queue_status.explanation(found["a"])
+    assert told is not None
+    assert told.message == "12 CPU are kept for it: its guarantee"
+    assert queue_status.explanation(found["root"]) is None
 
 
 def test_in_volcanos_way_guarantees_are_kept_from_each_queue_alone() -> None:

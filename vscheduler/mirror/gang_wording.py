@@ -1,10 +1,13 @@
 """Gangs in English: what they lack, and what a search for nodes for all pods has shown."""
 
-from vscheduler.core.model import decisions, gang_proof
+from vscheduler.core.model import decisions, gang_proof, queues
 from vscheduler.mirror import phrases
 
 KINDS_MAX = 3
 """So many kinds of pods are told apart in a sentence."""
+
+QUEUES_MAX = 3
+"""So many queues are named."""
 
 
 def shown(proof: gang_proof.GangProof) -> list[str]:
@@ -32,9 +35,7 @@ def over_share(reason: decisions.Reason) -> str:
     )
     more = "more " if reason.lacking < reason.minimum else ""
     pods = f"{reason.lacking} {more}pods"
-    owner = reason.shortages[0].owner
-    text = f"needs {needs} for {pods}; queue {owner or reason.queue}"
-    text = f"{text} has {shortages(reason, 'may have' if owner else 'deserves')}"
+    text = f"needs {needs} for {pods}; {queue_has(reason)}"
     rest = [(each.resource, max(0.0, each.limit - each.allocated)) for each in reason.shortages]
     if not any(value for _, value in rest):
         return text
@@ -44,13 +45,34 @@ def over_share(reason: decisions.Reason) -> str:
 
 
 def shortages(reason: decisions.Reason, limit: str) -> str:
-    """Return `24 cpu of the 25 it deserves and 3 nvidia.com/gpu of the 4`."""
+    """Return `24 cpu of the 25 it deserves and 3 nvidia.com/gpu of the 4`, given `it deserves`."""
     has = [
         f"{phrases.quantity(each.resource, each.allocated)} "
         f"of the {phrases.amount(each.resource, each.limit)}"
         for each in reason.shortages
     ]
-    return f"{phrases.listed([f'{has[0]} it {limit}', *has[1:]])}"
+    return f"{phrases.listed([f'{has[0]} {limit}', *has[1:]])}{_beside(reason)}"
+
+
+def queue_has(reason: decisions.Reason) -> str:
+    """Return `queue q has 24 cpu of the 25 it may have`."""
+    owner = reason.shortages[0].owner
+    if owner == queues.ROOT and any(each.kept for each in reason.shortages):
+        return f"all queues together have {shortages(reason, 'they may have')}"
+    limit = "it may have" if owner else "it deserves"
+    return f"queue {owner or reason.queue} has {shortages(reason, limit)}"
+
+
+def _beside(reason: decisions.Reason) -> str:
+    """Return ` beside the 12 cpu kept for queue a by its guarantee`, or nothing."""
+    kept = [phrases.quantity(each.resource, each.kept) for each in reason.shortages if each.keepers]
+    if not kept:
+        return ""
+    names = sorted({name for each in reason.shortages for name in each.keepers})
+    more = len(names) - QUEUES_MAX
+    shown = [*names[:QUEUES_MAX], *([f"{more} more"] if more > 0 else [])]
+    whose = "queue {} by its guarantee" if len(names) == 1 else "queues {} by their guarantees"
+    return f" beside the {phrases.listed(kept)} kept for {whose.format(phrases.listed(shown))}"
 
 
 def some(resource: str, value: float) -> str:

@@ -184,12 +184,12 @@ def _pod_rejected(reason: decisions.Reason) -> str:
 
 def _queue_full(reason: decisions.Reason) -> str:
     owner = reason.subject or reason.queue
-    has = gang_wording.shortages(reason, "may have")
+    has = gang_wording.shortages(reason, "it may have")
     return f"not admitted: queue {owner} has, or was promised, {has}; {_asks(reason)}"
 
 
 def _quota_full(reason: decisions.Reason) -> str:
-    has = gang_wording.shortages(reason, "allows")
+    has = gang_wording.shortages(reason, "it allows")
     return (
         f"not admitted: ResourceQuota {reason.subject} counts, with what was promised, {has}; "
         f"{_asks(reason)}"
@@ -198,7 +198,11 @@ def _quota_full(reason: decisions.Reason) -> str:
 
 def _cluster_full(reason: decisions.Reason) -> str:
     if reason.subject:
-        has = gang_wording.shortages(reason, "may have")
+        has = gang_wording.shortages(reason, "it may have")
+        if any(each.keepers for each in reason.shortages):
+            return (
+                f"not admitted: queue {reason.subject} has, or was promised, {has}; {_asks(reason)}"
+            )
         return (
             f"not admitted: the cluster is too small for queue {reason.subject}, "
             f"which has, or was promised, {has}; {_asks(reason)}"
@@ -237,9 +241,7 @@ def _queue_over_share(reason: decisions.Reason) -> str:
         (asked,) = (phrases.amount(name, value) for name, value in lacking.items())
     elif any(lacking.values()):
         asked = phrases.request(lacking)
-    owner = reason.shortages[0].owner
-    limit = "may have" if owner else "deserves"
-    state = f"queue {owner or reason.queue} has {gang_wording.shortages(reason, limit)}"
+    state = gang_wording.queue_has(reason)
     if reason.proof:  # whichever pods of the gang are chosen
         least = phrases.listed([phrases.quantity(name, value) for name, value in lacking.items()])
         return f"{state}; the smallest pods that this gang can start with need {least}"

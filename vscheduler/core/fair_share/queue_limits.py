@@ -8,27 +8,32 @@ import math
 from collections.abc import Iterator, Sequence
 
 from vscheduler.core.fair_share import queue_usage
-from vscheduler.core.model import decisions
+from vscheduler.core.model import decisions, queues
 
 
-def of(usage: queue_usage.QueueUsage, names: Sequence[str]) -> Iterator[decisions.QueueLimit]:
+def of(
+    tree: queue_usage.QueueUsageTree, usage: queue_usage.QueueUsage, names: Sequence[str]
+) -> Iterator[decisions.QueueLimit]:
     """Yield the limits that aren't infinite; the topmost queue's come last."""
     for each in usage.line:
         for column, name in enumerate(names):
             if each.limit[column] < math.inf:
+                kept = each.kept_beside(column)
                 yield decisions.QueueLimit(
                     resource=name,
                     room=each.limit[column] - each.allocated[column],
                     allocated=each.allocated[column],
                     limit=each.limit[column],
                     owner=each.name,
+                    kept=kept,
+                    keepers=tree.guaranteed_beside(each, name) if kept else (),
                 )
     for column, name in enumerate(names):
-        yield from _beside_guarantees(usage, column, name)
+        yield from _beside_guarantees(tree, usage, column, name)
 
 
 def _beside_guarantees(
-    usage: queue_usage.QueueUsage, column: int, name: str
+    tree: queue_usage.QueueUsageTree, usage: queue_usage.QueueUsage, column: int, name: str
 ) -> Iterator[decisions.QueueLimit]:
     """Yield the limits that guarantees of other queues set."""
     unfelt = 0.0
@@ -38,11 +43,13 @@ def _beside_guarantees(
         # The unused guarantees of others, a part of what the queues together own.
         if above.owned[column] - unfelt > above.allocated[column]:
             rest = max(0.0, above.space[column] - above.owned[column])
-            others = above.owned[column] - below.held[column]
+            kept = above.owned[column] - unfelt - above.allocated[column]
             yield decisions.QueueLimit(
                 resource=name,
                 room=unfelt + rest,
-                allocated=below.allocated[column],
-                limit=max(0.0, above.space[column] - others),
-                owner=below.name,
+                allocated=above.allocated[column],
+                limit=max(0.0, above.space[column] - kept),
+                owner=above.name or queues.ROOT,
+                kept=kept,
+                keepers=tree.unused_below(above, usage, column),
             )

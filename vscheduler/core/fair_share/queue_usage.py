@@ -5,6 +5,7 @@ guaranteed amount even while the queue has no job.
 """
 
 import itertools
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
@@ -36,7 +37,7 @@ class QueueUsage:
     __slots__ = (
         *("allocated", "ceiling", "deserved", "elastic", "entitled", "guarantee", "held"),
         *("limit", "line", "name", "named", "owned", "inqueue", "real", "share", "space"),
-        "unkept",
+        *("reserved", "unkept"),
     )
 
     def __init__(self, name: str, size: int) -> None:
@@ -52,6 +53,8 @@ class QueueUsage:
         self.entitled = False
         """Whether the queue deserves anything but pod slots."""
         self.guarantee: ResourceRow = []
+        self.reserved: ResourceRow = []
+        """The guarantees of child queues."""
         self.unkept: ResourceRow = []
         """The part of spec.guarantee beyond what the cluster can keep; empty where nobody has
         checked."""
@@ -84,6 +87,18 @@ class QueueUsage:
             self.share = max(parts) if self.entitled else 1.0
         return self.share
 
+    def kept_beside(self, column: int) -> float:
+        """Return what the limit leaves out for guarantees of siblings; 0 if a capability, or what
+        the parent may have, is less.
+        """
+        if len(self.line) < 2:
+            return 0.0
+        above, limit = self.line[1], self.limit[column]
+        rest = max(0.0, above.real[column] - above.reserved[column]) + self.guarantee[column]
+        if limit != rest or above.reserved[column] <= self.guarantee[column]:
+            return 0.0
+        return above.real[column] - limit if limit < math.inf else 0.0
+
     def committed(self, column: int) -> int:
         """Return allocated and promised resources, less the elastic part."""
         return self.allocated[column] + self.inqueue[column] - self.elastic[column]
@@ -96,6 +111,10 @@ class ExceededLimit(msgspec.Struct, frozen=True):
     column: int
     requested: int
     limit: float
+    kept: float
+    """What the limit leaves out for the guarantees of other queues."""
+    below: QueueUsage | None = None
+    """The child of the queue to which the request goes, if only unused guarantees are kept."""
 
 
 class QueueSpec(msgspec.Struct):
@@ -162,7 +181,8 @@ class QueueUsageTree:
             allocated, limit = each.allocated, each.limit
             for column, amount in request:
                 if allocated[column] + amount > limit[column]:
-                    yield ExceededLimit(each, column, amount, limit[column])
+                    kept = each.kept_beside(column)
+                    yield ExceededLimit(each, column, amount, limit[column], kept)
         yield from self._encroached(usage, request)
 
     def exceeded_by_admission(
@@ -179,14 +199,75 @@ class QueueUsageTree:
             for name in names:
                 has, limit = self._committed(each, name, ceiling=ceiling)
                 if has + amounts[name] > limit:
+                    column = self._session.space.columns.get(name)
+                    kept = 0.0 if ceiling or column is None else each.kept_beside(column)
                     short.append(
                         decisions.Shortage(
-                            resource=name, requested=amounts[name], allocated=has, limit=limit
+                            resource=name,
+                            requested=amounts[name],
+                            allocated=has,
+                            limit=limit,
+                            kept=kept,
+                            keepers=self.guaranteed_beside(each, name) if kept else (),
                         )
                     )
             if short:
                 return each, tuple(short)
         return None
+
+    def shortages(self, usage: QueueUsage, request: Request) -> tuple[decisions.Shortage, ...]:
+        """Return the limits of one queue that the request would exceed, by resource.
+
+        Of several queues with limits of their own, the topmost: queues below can't have more in any
+        case. Otherwise the lowest below which guarantees are kept for others.
+        """
+        exceeded = list(self.exceeded(usage, request))
+        own = [each for each in exceeded if each.below is None]
+        top = max(own, key=lambda each: usage.line.index(each.usage), default=None)
+        first = top or next(iter(exceeded), None)
+        names = self._session.space.names
+        found = {
+            names[each.column]: decisions.Shortage(
+                resource=names[each.column],
+                requested=each.requested,
+                allocated=each.usage.allocated[each.column],
+                limit=each.limit,
+                owner=each.usage.name or queues.ROOT,
+                kept=each.kept,
+                keepers=self._keepers(usage, each) if each.kept else (),
+            )
+            for each in exceeded
+            if first is not None and (each.usage, each.below) == (first.usage, first.below)
+        }
+        return tuple(found[name] for name in sorted(found))
+
+    def _keepers(self, usage: QueueUsage, each: ExceededLimit) -> tuple[str, ...]:
+        if each.below is None:
+            return self.guaranteed_beside(each.usage, self._session.space.names[each.column])
+        return self.unused_below(each.usage, usage, each.column)
+
+    def guaranteed_beside(self, usage: QueueUsage, resource: str) -> tuple[str, ...]:
+        """Return the siblings with a guarantee of the resource."""
+        column, above = self._session.space.columns[resource], usage.line[1]
+        return tuple(
+            sorted(
+                each.name
+                for each in self.usages.values()
+                if each is not usage and each.line[1:2] == (above,) and each.guarantee[column]
+            )
+        )
+
+    def unused_below(self, above: QueueUsage, usage: QueueUsage, column: int) -> tuple[str, ...]:
+        """Return the queues below `above`, but not above `usage`, with an unused guarantee."""
+        return tuple(
+            sorted(
+                each.name
+                for each in self.usages.values()
+                if above in each.line[1:]
+                and each not in usage.line
+                and each.held[column] > each.owned[column]
+            )
+        )
 
     def _committed(self, usage: QueueUsage, name: str, *, ceiling: bool) -> tuple[int, float]:
         """Return what the queue has committed of a resource, and the limit.
@@ -218,9 +299,9 @@ class QueueUsageTree:
                 owned = above.owned[column] + rise
                 used = above.allocated[column] + amount
                 if owned > above.space[column] and owned > used:
-                    others = above.owned[column] - below.held[column]
-                    left = max(0.0, above.space[column] - others)
-                    yield ExceededLimit(below, column, amount, left)
+                    kept = owned - used
+                    left = above.space[column] - kept
+                    yield ExceededLimit(above, column, amount, left, kept, below)
 
     def _set_limits(self, *, bounded: bool, clamped: bool) -> None:
         """Compute all limits (Volcano: buildQueueAttrs; for a tree, checkHierarchicalQueue).
@@ -252,6 +333,7 @@ class QueueUsageTree:
         )
         for name, usage in self.usages.items():
             self._fill(usage, specs[name], real[name])
+            usage.reserved = kept[name].tolist()
             usage.ceiling = ceiling[name].tolist()
         for usage in reversed(below):
             above = usage.line[1]

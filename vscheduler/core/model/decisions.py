@@ -131,8 +131,12 @@ class Shortage(msgspec.Struct, frozen=True, kw_only=True):
     allocated: float
     limit: float
     owner: str = ""
-    """The queue whose capability is the limit. Empty when the limit is the deserved share of the
-    job's queue, or when the reason names the owner."""
+    """The queue with the limit. Empty when the limit is the deserved share of the job's queue, or
+    when the reason names the owner."""
+    kept: float = 0.0
+    """What the limit leaves out because it is kept for other queues, by their guarantees."""
+    keepers: tuple[str, ...] = ()
+    """Those queues, by name."""
 
 
 class QueueLimit(msgspec.Struct, frozen=True, kw_only=True):
@@ -145,7 +149,9 @@ class QueueLimit(msgspec.Struct, frozen=True, kw_only=True):
     """What the queue has, and below, what it may have: the figures shown to users."""
     limit: float
     owner: str = ""
-    """The queue whose capability is the limit. Empty when it is the queue's deserved share."""
+    """The queue with the limit. Empty when it is the queue's deserved share."""
+    kept: float = 0.0  # as for a Shortage
+    keepers: tuple[str, ...] = ()
     nodes: tables.Mask | None = None
     """The nodes (N,) whose pods count; None means wherever the pods are."""
 

@@ -171,29 +171,14 @@ class Capacity(contracts.Plugin):
         """Return the limits of queue and ancestors."""
         del task
         usage = self._usage_tree.usages[queue.name]
-        return tuple(queue_limits.of(usage, self._session.space.names))
+        return tuple(queue_limits.of(self._usage_tree, usage, self._session.space.names))
 
     def shortages(self, queue: queues.Queue, task: jobs.Task) -> Sequence[decisions.Shortage]:
         """Return the resources of which the task would take a queue above its limit."""
         if self._barred(queue) is not None:
             return ()
         usage = self._usage_tree.usages[queue.name]
-        exceeded = list(self._usage_tree.exceeded(usage, self._request(task)))
-        # Of several queues, the topmost: queues below can't have more in any case.
-        owner = max((each.usage for each in exceeded), key=usage.line.index, default=None)
-        names = self._session.space.names
-        found = {
-            names[each.column]: decisions.Shortage(
-                resource=names[each.column],
-                requested=each.requested,
-                allocated=each.usage.allocated[each.column],
-                limit=each.limit,
-                owner=each.usage.name,
-            )
-            for each in exceeded
-            if each.usage is owner
-        }
-        return tuple(found[name] for name in sorted(found))
+        return self._usage_tree.shortages(usage, self._request(task))
 
     def preemptive(self, queue: queues.Queue, tasks: Sequence[jobs.Task]) -> bool:
         """Whether the queue deserves all it would then have of the resources these tasks ask for.
@@ -258,7 +243,8 @@ class Capacity(contracts.Plugin):
                 real_capability=dict(zip(names, usage.real, strict=True)),
                 share=usage.dominant_share(),
                 problem=self._tree.problems.get(queue) if self._tree else None,
-                bases=self._bases(usage),
+                # What is kept for root is the sum of its children's, so it has no basis of its own.
+                bases={} if queue == queues.ROOT else self._bases(usage),
             )
         return found
 

@@ -8,6 +8,7 @@ import operator
 from collections.abc import Hashable, Mapping, Sequence
 from typing import ClassVar
 
+import msgspec
 import numpy as np
 
 from vscheduler.core.api import contracts, views
@@ -273,7 +274,8 @@ class Proportion(contracts.Plugin):
             )
         # More nodes would help: the queue is entitled to more than the cluster has.
         code = decisions.ReasonCode.CLUSTER_FULL
-        return decisions.AdmissionFailure(code=code, shortages=tuple(found), subject=queue.name)
+        beside = tuple(self._beside_guarantees(queue.name, each) for each in found)
+        return decisions.AdmissionFailure(code=code, shortages=beside, subject=queue.name)
 
     def job_enqueued(self, state: views.JobState) -> None:
         """Count the group's minResources as promised."""
@@ -368,6 +370,19 @@ class Proportion(contracts.Plugin):
         return any(
             each.allocated + each.requested > attributes.ceiling[columns[each.resource]]
             for each in shortages
+        )
+
+    def _beside_guarantees(self, queue: str, found: decisions.Shortage) -> decisions.Shortage:
+        """Return the shortage with what is kept for other queues, by their guarantees."""
+        shares = self._fair_shares
+        assert shares is not None, "jobs are admitted after shares have been computed"
+        kept = shares.guaranteed[:, self._session.space.columns[found.resource]].copy()
+        kept[shares.places[queue]] = 0.0
+        if not kept.any():
+            return found
+        keepers = (name for name, place in shares.places.items() if kept[place])
+        return msgspec.structs.replace(
+            found, kept=float(kept.sum()), keepers=tuple(sorted(keepers))
         )
 
     def _weight(self, task: jobs.Task) -> int:

@@ -71,6 +71,8 @@ class Limits:
                 allocated=each.allocated,
                 limit=each.limit,
                 owner=each.owner,
+                kept=each.kept,
+                keepers=each.keepers,
             )
             for each in exceeded
             if each.owner == exceeded[-1].owner
