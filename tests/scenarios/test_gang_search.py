@@ -66,6 +66,16 @@ def blocking(result: decisions.CycleResult) -> Sequence[tuple[int, float, int]]:
     return [(each.count, each.request["cpu"], each.nodes) for each in proof(result).blocking]
 
 
+def test_a_pod_beyond_the_minimum_is_told_why_it_waits_in_the_same_cycle() -> None:
+    """A pod like it found no node before the search; what was reported then is out of date."""
+    picture = TIGHT.replace("-@2 -@2", "-@2 -@2 -@2")
+    result = running.run(pictures.documents(picture), TREE)
+    assert len(result.binds) == 3
+    (status,) = result.groups
+    assert status.reason is not None
+    assert "2 cpu" in wording.sentence(status.reason)
+
+
 def test_a_gang_starts_although_its_first_pods_like_the_wrong_nodes() -> None:
     """Placed one by one, the pod of 3 cpu leaves no node for the second pod of 2."""
     expected = [bind("g-0", "n2"), bind("g-1", "n1"), bind("g-2", "n1")]

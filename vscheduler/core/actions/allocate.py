@@ -192,7 +192,7 @@ def _start_nominated(session: working.Session, state: job_state.JobState) -> Non
         if _starts_elsewhere(best_effort_placement, queue, withdrawn):
             nominated = {task.uid for task in tasks}
             left = ordering.pending(session.dispatch, state)
-            turn.tasks = [task for task in left if task.uid in nominated]
+            turn.begin_anew(task for task in left if task.uid in nominated)
             _fill_all(session, trial, queue, turn)
         if best_effort_placement.needed():
             best_effort_placement.others({task.uid for task in tasks})
@@ -282,14 +282,14 @@ def _place(session: working.Session, queue: queues.Queue, turn: reasons.JobTurn)
             return not session.held_pods.holds_back(state)
         best_effort_placement = _best_effort(session, trial, queue, turn)
         if _starts_elsewhere(best_effort_placement, queue):
-            turn.tasks = ordering.pending(session.dispatch, state)
+            turn.begin_anew(ordering.pending(session.dispatch, state))
         outcome = best_effort_placement.conclude()
         if outcome is best_effort.Outcome.NEITHER:
             search = attempt.place(session, trial, queue, state)
             if search is attempt.Outcome.LEFT:
                 return reasons.leave(session, state)
             if search is attempt.Outcome.PLACED:
-                turn.tasks = ordering.pending(session.dispatch, state)
+                turn.begin_anew(ordering.pending(session.dispatch, state))
                 outcome = best_effort_placement.conclude()
         if turn.tasks and job_state.rests(session.dispatch, state, jobs.PLACED):
             fill(idlers=False)  # more large tasks may fit
@@ -325,7 +325,7 @@ def _begin(
     """Go on with a search that the last cycle has left, or else place tasks one by one."""
     search = attempt.resume(session, trial, queue, turn.state)
     if search is attempt.Outcome.PLACED:
-        turn.tasks = ordering.pending(session.dispatch, turn.state)
+        turn.begin_anew(ordering.pending(session.dispatch, turn.state))
     elif search is attempt.Outcome.FAILED:
         _fill(session, trial, queue, turn)
     return search

@@ -4,7 +4,6 @@ No pod is evicted for that, and what was asked for is withdrawn. Otherwise, a jo
 volumes are never made could keep nodes from everybody until its time is up.
 """
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
@@ -39,8 +38,7 @@ def take(
         return False
 
     def fits() -> bool:
-        turn.tasks = deque(ordering.pending(session.dispatch, state))
-        turn.failed_roles.clear()
+        turn.begin_anew(ordering.pending(session.dispatch, state))
         fill()
         return session.dispatch.all_agree("job_ready", state)
 

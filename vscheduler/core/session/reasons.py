@@ -220,9 +220,11 @@ class JobTurn:
             self._tasks = deque(self._tasks() if callable(self._tasks) else self._tasks)
         return self._tasks
 
-    @tasks.setter
-    def tasks(self, tasks: Iterable[jobs.Task]) -> None:
+    def begin_anew(self, tasks: Iterable[jobs.Task]) -> None:
+        """Go on with these tasks; what was refused before may fit now, and is reported anew."""
         self._tasks = tasks
+        self.failed_roles.clear()
+        self.failed_classes.clear()
 
 
 def note_incomplete(session: working.Session, state: job_state.JobState) -> None:
