@@ -1,5 +1,6 @@
 """Devices decide about nodes: what a claim asks for, what is free, and why a pod waits."""
 
+import re
 from typing import Any
 
 import pytest
@@ -139,6 +140,38 @@ def test_what_is_wrong_with_a_claim_is_said(
     assert result.binds == ()
     assert result.pipelined == ()
     assert said in reason(result)
+
+
+TEXTS = [str(number) for number in range(100)]
+
+COSTLY = {
+    "more steps than the library takes": f"{TEXTS}.exists(x, {TEXTS}.exists(y, x + y == 'zz'))",
+    "a long text": "'a'" + ".replace('a', 'aaaaaaaaaa')" * 7 + ".size() > 5",
+    "a regular expression": r"'a'.matches('(x|y)*(\\pL{3}|x)*')",
+    "a tree that doubles": "optional.of(1)" + ".optMap(x, x)" * 14 + ".hasValue()",
+    "many words": "true || " * 1000 + "true",
+    "a large exponent": "'\ue000quantity:1e999999999'.sign() == 1",
+}
+"""Selectors of a tenant that would hold up everybody."""
+
+
+@pytest.mark.parametrize("expression", COSTLY.values(), ids=COSTLY)
+def test_other_jobs_start_beside_a_claim_that_costs_too_much(expression: str) -> None:
+    """Its pods wait, and are told."""
+    lab = Lab(
+        """
+        node  n1 cpu=8
+        queue q
+        job   q/costly min=1 cpu=1  -
+        job   q/train min=1 cpu=1  -
+        """,
+        *(GPU, device_labs.resource_slice("n1", 8)),
+        asking("costly", selectors=[{"cel": {"expression": expression}}]),
+        uses={"costly-0": ["costly"]},
+    )
+    result = lab.cycle()
+    assert binds(result) == {"train-0": "n1"}
+    assert re.search("can't be evaluated: |failed", reason(result))
 
 
 def test_other_jobs_start_beside_a_claim_that_cant_be_read() -> None:

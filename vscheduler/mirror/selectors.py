@@ -8,12 +8,12 @@ import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeGuard
 
 import msgspec
 
 from vscheduler.core.model import devices
-from vscheduler.mirror import selector_text
+from vscheduler.mirror import selector_cost, selector_text, selector_tree
 from vscheduler.mirror.decode import quantities
 
 QUANTITY = "\ue000quantity:"
@@ -26,26 +26,23 @@ VERSION = "\ue000semver:"
 LENGTH_MAX = 10 * 1024
 """Longer expressions are refused, as by API servers."""
 
-NESTED_MAX = 2
-"""How deeply loops (exists, all, map, filter) may be nested in each other."""
-
-LOOPS_MAX = 16
-"""How many loops an expression may have in all."""
-
-ELEMENTS = 32
-"""How many attributes a device can have, over which an expression may loop."""
-
-COST = 40
-"""About how many microseconds an expression without loops takes, for a device of a new kind."""
+COST_MAX = 3000
+"""How many microseconds an evaluation may take (selector_cost)."""
 
 LOOKUP_COST = 1
-"""The same for a device like one that it was evaluated for."""
+"""How many microseconds an answer takes for a device like one that it was evaluated for."""
 
 KNOWN_MAX = 4096
 """How many compiled expressions are kept."""
 
 ANSWERS_MAX = 32_768
 """How many answers are kept, of all expressions together. When full, all are dropped."""
+
+DIGITS_MAX = 100
+"""How many digits a quantity can have on either side of the point, in an expression."""
+
+VERSION_MAX = 256
+"""How many characters a semantic version can have."""
 
 _SEMVER = re.compile(
     r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(?:-([0-9A-Za-z.-]+))?(?:\+[0-9A-Za-z.-]+)?",
@@ -56,13 +53,15 @@ _SEMVER = re.compile(
 class _Compiled(msgspec.Struct, frozen=True):
     program: Any
     cost: int
-    reads: selector_text.Reads | None
+    """About how many microseconds an evaluation takes."""
+    reads: selector_tree.Reads | None
 
 
 class Selectors:
     """Compiles and evaluates expressions; see devices.Selectors.
 
     An expression is evaluated once for all devices between which it can't tell a difference.
+    Whatever compilation or evaluation raises is the answer of that expression, a SelectorError.
     """
 
     def __init__(self) -> None:
@@ -76,7 +75,9 @@ class Selectors:
         """Return what the expression says of each device, and about how many microseconds that
         took.
         """
-        compiled = self._compiled(expression)
+        compiled, cost = self._compiled(expression)
+        if isinstance(compiled, devices.SelectorError):
+            return [compiled] * len(found), cost
         answers, evaluated = [], 0
         for device in found:
             key = expression, driver, _seen(device, compiled.reads)
@@ -87,30 +88,28 @@ class Selectors:
                 answer = self._answers[key] = _evaluated(compiled, driver, device)
                 evaluated += 1
             answers.append(answer)
-        return answers, evaluated * compiled.cost + len(answers) * LOOKUP_COST
+        return answers, cost + evaluated * compiled.cost + len(answers) * LOOKUP_COST
 
-    def cost(self, expression: str) -> int:
-        """Return about how many microseconds an evaluation takes. Raises SelectorError for an
-        expression that can't be used at all.
+    def problem(self, expression: str) -> tuple[devices.SelectorError | None, int]:
+        """Return why an expression can't be used at all, if so, and about how many microseconds it
+        took to find out.
         """
-        return self._compiled(expression).cost
+        compiled, cost = self._compiled(expression)
+        return (compiled if isinstance(compiled, devices.SelectorError) else None), cost
 
-    def _compiled(self, expression: str) -> _Compiled:
+    def _compiled(self, expression: str) -> tuple[_Compiled | devices.SelectorError, int]:
+        """Return the expression, and the microseconds that its compilation took just now."""
         found = self._known.get(expression)
-        if found is None:
-            if len(self._known) >= KNOWN_MAX:
-                self._known.clear()
-            try:
-                found = _compile(expression)
-            except devices.SelectorError as error:
-                found = error
-            self._known[expression] = found
-        if isinstance(found, devices.SelectorError):
-            raise found
-        return found
+        if found is not None:
+            return found, 0
+        if len(self._known) >= KNOWN_MAX:
+            self._known.clear()
+        found, cost = _compile(expression)
+        self._known[expression] = found
+        return found, cost
 
 
-def _seen(device: devices.Device, reads: selector_text.Reads | None) -> Hashable:
+def _seen(device: devices.Device, reads: selector_tree.Reads | None) -> Hashable:
     """Return what an expression sees of a device; True and 1 are different."""
     if reads is None:
         every = ((name, type(value), value) for name, value in device.attributes.items())
@@ -123,18 +122,24 @@ def _seen(device: devices.Device, reads: selector_text.Reads | None) -> Hashable
 def _evaluated(compiled: _Compiled, driver: str, device: devices.Device) -> devices.Answer:
     try:
         answer = compiled.program.eval(data={"device": _shown(driver, device, compiled.reads)})
-    except ValueError as error:  # an attribute that no API server would take
-        return devices.SelectorError(str(error))
-    found = answer.value()
-    if found is True or found is False:
-        return bool(found)
-    if answer.type().name() == "ERROR":
-        return devices.SelectorError(_plain(str(found)))
-    return devices.SelectorError("is neither true nor false")
+        found = answer.value()
+        if found is True or found is False:
+            return bool(found)
+        is_error = answer.type().name() == "ERROR"
+        return devices.SelectorError(_plain(str(found)) if is_error else NEITHER)
+    except Exception as error:  # noqa: BLE001 - a text of a tenant, whatever the library makes of it
+        return _as_answer(error)
+
+
+NEITHER = "is neither true nor false"
+
+
+def _as_answer(error: Exception) -> devices.SelectorError:
+    return devices.SelectorError(_plain(str(error)) or type(error).__name__)
 
 
 def _shown(
-    driver: str, device: devices.Device, reads: selector_text.Reads | None
+    driver: str, device: devices.Device, reads: selector_tree.Reads | None
 ) -> Mapping[str, object]:
     """Return the variable `device` of an expression, as far as it is read: what isn't makes no
     difference between devices of a kind, even if it is broken.
@@ -169,24 +174,38 @@ def _value(value: devices.AttributeValue) -> object:
     return semver(value.text) if isinstance(value, devices.Version) else value
 
 
-def _compile(expression: str) -> _Compiled:
+def _compile(expression: str) -> tuple[_Compiled | devices.SelectorError, int]:
+    """Return an expression that can be used, or why it can't, and the microseconds it took."""
     if len(expression) > LENGTH_MAX:
-        raise devices.SelectorError(f"has more than {LENGTH_MAX} characters")
-    text, loops, depth = selector_text.read(expression)
-    if depth > NESTED_MAX or loops > LOOPS_MAX:
-        raise devices.SelectorError(
-            f"has {loops} loops, {depth} in each other; at most {LOOPS_MAX} and {NESTED_MAX} are"
-            " evaluated"
-        )
+        return devices.SelectorError(f"has more than {LENGTH_MAX} characters"), 0
+    text = selector_text.read(expression)
+    if text.tokens > selector_text.TOKENS_MAX:
+        most = selector_text.TOKENS_MAX
+        return devices.SelectorError(
+            f"has {text.tokens} words and signs; at most {most} are read"
+        ), 0
+    if text.optional_loops > selector_text.OPTIONAL_LOOPS_MAX:
+        most = selector_text.OPTIONAL_LOOPS_MAX
+        return devices.SelectorError(f"has more than {most} of optMap and optFlatMap"), 0
     try:
-        program = _environment().compile(text)
-    except RuntimeError as error:
-        raise devices.SelectorError(_plain(str(error))) from None
+        return _checked(_environment().compile(text.text)), text.compilation
+    except Exception as error:  # noqa: BLE001 - as in `_evaluated`
+        return _as_answer(error), text.compilation
+
+
+def _checked(program: Any) -> _Compiled | devices.SelectorError:
+    """Return a compiled expression that can be used, or why it can't."""
     kind = program.return_type().name()
     if kind not in ("BOOL", "DYN"):
-        raise devices.SelectorError(f"must be true or false, but is of type {kind.lower()}")
-    cost = COST + loops * ELEMENTS**depth
-    return _Compiled(program, cost, selector_text.reads(expression))
+        return devices.SelectorError(f"must be true or false, but is of type {kind.lower()}")
+    tree = selector_tree.tree_of(program.serialize())
+    cost = selector_cost.estimate(tree)
+    if cost > COST_MAX:
+        needed = "more than a second" if cost > 1_000_000 else f"{-(-cost // 1000)} ms"
+        return devices.SelectorError(
+            f"may take {needed} for a device; at most {COST_MAX // 1000} ms are spent on one"
+        )
+    return _Compiled(program, cost, selector_tree.reads(tree))
 
 
 @lru_cache(maxsize=1)
@@ -234,12 +253,25 @@ def _environment() -> Any:
 
 def quantity(text: str) -> str:
     """Return a quantity as expressions handle it. Raises ValueError."""
-    amount = quantities.exact(text)
+    return _written(quantities.exact(text))
+
+
+def _written(amount: Fraction) -> str:
+    if abs(amount) >= _EXACT_MAX or amount.denominator >= _EXACT_MAX:
+        raise ValueError(f"has more than {DIGITS_MAX} digits")
     return f"{QUANTITY}{amount.numerator}/{amount.denominator}"
+
+
+_EXACT_MAX = 10**DIGITS_MAX
+_QUANTITY = re.compile(
+    rf"{QUANTITY}-?\d{{1,{2 * DIGITS_MAX}}}/[1-9]\d{{0,{DIGITS_MAX - 1}}}", re.ASCII
+)
 
 
 def semver(text: str, normalize: bool = False) -> str:
     """Return a semantic version as expressions handle it. Raises ValueError."""
+    if len(text) > VERSION_MAX:
+        raise ValueError(f"a version has more than {VERSION_MAX} characters")
     if normalize:
         text = _normalized(text)
     found = _SEMVER.fullmatch(text)
@@ -261,14 +293,20 @@ def _normalized(text: str) -> str:
 def _amount(text: object) -> Fraction:
     if isinstance(text, bool | int):
         return Fraction(text)
-    if not isinstance(text, str) or not text.startswith(QUANTITY):
+    if not isinstance(text, str) or not _QUANTITY.fullmatch(text):  # a text may begin like one
         raise ValueError("is not a quantity")
     return Fraction(text.removeprefix(QUANTITY))
 
 
+def _is_version(text: object) -> TypeGuard[str]:
+    if not isinstance(text, str) or not len(VERSION) < len(text) <= VERSION_MAX + len(VERSION):
+        return False
+    return text.startswith(VERSION) and bool(_SEMVER.fullmatch(text.removeprefix(VERSION)))
+
+
 def _order(text: object) -> tuple[object, ...]:
     """Return what compares like a quantity, or like a version."""
-    if not isinstance(text, str) or not text.startswith(VERSION):
+    if not _is_version(text):
         return (_amount(text),)
     numbers, _, before = text.removeprefix(VERSION).partition("-")
     parts = [(0, int(each), "") if each.isdecimal() else (1, 0, each) for each in before.split(".")]
@@ -296,8 +334,7 @@ def _is_integer(text: object) -> bool:
 
 
 def _summed(one: object, other: object, sign: int) -> str:
-    amount = _amount(one) + sign * _amount(other)
-    return f"{QUANTITY}{amount.numerator}/{amount.denominator}"
+    return _written(_amount(one) + sign * _amount(other))
 
 
 def _sign(text: object) -> int:
@@ -306,7 +343,7 @@ def _sign(text: object) -> int:
 
 
 def _number(text: object, at: int) -> int:
-    if not isinstance(text, str) or not text.startswith(VERSION):
+    if not _is_version(text):
         raise ValueError("is not a semantic version")
     return int(text.removeprefix(VERSION).partition("-")[0].split(".")[at])
 

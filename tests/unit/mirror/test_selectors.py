@@ -84,7 +84,20 @@ def test_domains_that_a_device_hasnt_are_empty(expression: str, *, answer: bool)
         (f"{MINE}.model.compareTo(quantity('1')) == 0", "is not a quantity"),
         (f"{MINE}.numa.minor() == 1", "is not a semantic version"),
         ("quantity('0.5').asInteger() == 0", "cannot convert value to integer"),
-        (f"{MINE}.map(a, {MINE}.map(b, {MINE}.map(c, c))) == []", "has 3 loops, 3 in each other"),
+        (f"{MINE}.map(a, {MINE}.map(b, {MINE}.map(c, c))) == []", "for a device; at most 3 ms"),
+        ("'a'" + ".replace('a', 'aaaaaaaaaa')" * 8 + " == ''", "may take more than a second for"),
+        (f"{MINE}.model.matches('{'(x*y*)' * 700}')", "ms for a device; at most 3 ms are spent on"),
+        (r"'a'.matches('\\pL{1000}')", "may take more than a second for a device"),
+        ("optional.of(1)" + ".optMap(x, x)" * 30 + " == 1", "more than 4 of optMap and optFlatMap"),
+        ("[" + "1," * 2000 + "1] == []", "has 4007 words and signs; at most 1000 are read"),
+        ("(" * 600 + "true" + ")" * 300, "recursion limit exceeded"),
+        ('x == "' + '\\"' * 4000, "Syntax error"),
+        ("quantity('1e101').sign() == 1", "has more than 100 digits"),
+        ("quantity('1e99').add(quantity('1e-99')).add(quantity('9e99')) == 1", "than 100 digits"),
+        ("'\ue000quantity:1e999999999'.sign() == 1", "is not a quantity"),
+        ("'\ue000quantity:1/0'.sign() == 1", "is not a quantity"),
+        (f"semver('1.2.3-{'1' * 300}').major() == 1", "a version has more than 256 characters"),
+        ("'\ue000semver:1'.minor() == 1", "is not a semantic version"),
         ("true || " * 2000 + "true", "has more than 10240 characters"),
     ],
 )
@@ -96,11 +109,49 @@ def test_expressions_that_are_refused(expression: str, error: str) -> None:
 
 def test_loops_cost_more_than_comparisons() -> None:
     """By the number of attributes that a device may have, for each level."""
+    loop, nested = cost(f"{MINE}.all(a, a != '')"), cost(f"{MINE}.all(a, {MINE}.all(b, a != b))")
+    assert loop > 2 * cost(f"{MINE}.model != ''")
+    assert nested > 16 * (loop - cost(f"{MINE}.size() > 0"))
+
+
+def cost(expression: str) -> int:
+    """How many microseconds an evaluation is said to take."""
     known = selectors.Selectors()
-    plain = known.cost("true")
-    assert known.cost(f"{MINE}.exists(a, true)") == plain + selectors.ELEMENTS
-    nested = f"{MINE}.exists(a, {MINE}.exists(b, a == b))"
-    assert known.cost(nested) == plain + 2 * selectors.ELEMENTS**2
+    problem, _ = known.problem(expression)
+    assert problem is None
+    return known.answers(expression, GPU, [DEVICE])[1]
+
+
+def test_what_the_library_raises_is_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever it is, when an expression is compiled and when it is evaluated."""
+
+    class Broken:
+        """A program that can't be evaluated, or an environment that can't compile."""
+
+        def eval(self, data: object) -> None:
+            """Fail as no documentation says."""
+            raise KeyError(f"whatever {data}")
+
+        def compile(self, text: str) -> None:
+            """The same."""
+            raise RecursionError(text)
+
+    known = selectors.Selectors()
+    broken = selectors._Compiled(Broken(), 1, None)
+    assert "whatever" in str(selectors._evaluated(broken, GPU, DEVICE))
+    monkeypatch.setattr(selectors, "_environment", Broken)
+    answers, _ = known.answers("true", GPU, [DEVICE])
+    assert [str(each) for each in answers] == ["true"]
+
+
+def test_compilation_is_paid_for_once() -> None:
+    """In proportion to what is compiled, whether it can be used or not."""
+    known = selectors.Selectors()
+    for expression in ("true", "true || " * 300 + "true", "x == " * 300, "unknown(1)"):
+        _, first = known.problem(expression)
+        assert first > 300
+        assert known.problem(expression)[1] == 0
+    assert known.problem("false || " * 300 + "false")[1] > 10 * known.problem("false")[1]
 
 
 MODELS = [
@@ -120,12 +171,13 @@ def test_an_expression_is_evaluated_once_for_all_that_look_the_same_to_it() -> N
     """
     known = selectors.Selectors()
     expression = f'{MEMORY}.compareTo(quantity("80Gi")) >= 0'
-    every = len(MODELS) * selectors.LOOKUP_COST
+    every, each = len(MODELS) * selectors.LOOKUP_COST, cost(expression) - selectors.LOOKUP_COST
+    known.problem(expression)
     wanted = [number % 2 == 1 for number in range(100)]
-    assert known.answers(expression, GPU, MODELS) == (wanted, every + 2 * selectors.COST)
+    assert known.answers(expression, GPU, MODELS) == (wanted, every + 2 * each)
     assert known.answers(expression, GPU, MODELS) == (wanted, every)
-    _, cost = known.answers(expression, "other.example.com", MODELS)
-    assert cost == every + 2 * selectors.COST
+    _, paid = known.answers(expression, "other.example.com", MODELS)
+    assert paid == every + 2 * each
 
 
 @pytest.mark.parametrize(

@@ -85,8 +85,7 @@ def _of_selectors(
     for at, expression in enumerate(expressions):
         if known.selectors is None:
             return
-        try:
-            known.selectors.cost(expression)
-        except devices.SelectorError as error:
-            message = UNUSABLE.format(expression, error)
+        problem, _ = known.selectors.problem(expression)
+        if problem is not None:
+            message = UNUSABLE.format(expression, problem)
             yield findings.FindingText(key, f"{place}.selectors[{at}]", message)

@@ -332,12 +332,12 @@ class Selectors(Protocol):
         self, expression: str, driver: str, found: Sequence[Device]
     ) -> tuple[Sequence[Answer], int]:
         """Return what the expression says of each device, and about how many microseconds that
-        took. Raises SelectorError for an expression that can't be used at all.
+        took. Raises nothing, whatever a tenant has written.
         """
 
-    def cost(self, expression: str) -> int:
-        """Return about how many microseconds an evaluation takes. Raises SelectorError for an
-        expression that can't be used at all.
+    def problem(self, expression: str) -> tuple[SelectorError | None, int]:
+        """Return why an expression can't be used at all, if so, and about how many microseconds it
+        took to find out.
         """
 
 

@@ -178,10 +178,10 @@ class Shapes:
             return refusals.Refusal(Code.SELECTOR_UNUSABLE, expressions[0], "no CEL is known")
         for expression in expressions:
             assert self._selectors is not None
-            try:
-                self._selectors.cost(expression)
-            except devices.SelectorError as error:
-                return refusals.Refusal(Code.SELECTOR_UNUSABLE, expression, str(error))
+            problem, cost = self._selectors.problem(expression)
+            spend("devices", cost)
+            if problem is not None:
+                return refusals.Refusal(Code.SELECTOR_UNUSABLE, expression, str(problem))
         if expressions:
             assert self._selectors is not None
             found = self._table.matching(expressions, self._selectors, spend)

@@ -48,11 +48,11 @@ class DeviceSupply:
             return np.ones(self._table.size, dtype=np.bool_)
         if selectors is None:
             return None
-        try:
-            for each in device_class.selectors:
-                selectors.cost(each)
-        except devices.SelectorError:
-            return None
+        for each in device_class.selectors:
+            problem, cost = selectors.problem(each)
+            self._spend("devices", cost)
+            if problem is not None:
+                return None
         return self._table.matching(device_class.selectors, selectors, self._spend).passes
 
     def _of_other_schedulers(self) -> Iterator[devices.DeviceId]:
