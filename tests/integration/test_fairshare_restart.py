@@ -99,7 +99,7 @@ def test_a_killed_scheduler_has_written_what_the_next_one_goes_on_from(
     daemons.until(lambda: daemons.nodes_of(cluster).keys() == {"gold-0"}, daemon)
     assert daemon.stop() == 0
     assert [rate(cluster, queue) for queue in ("gold", "lead")] == [2.0, 0.0]
-    assert [each for each in daemon.said("write.failed") if each["object"] == "usage"] == []
+    assert [each for each in daemon.said("write.failed") if each["write"] == "usage"] == []
 
 
 def test_a_record_is_of_one_queue_only(cluster: control_plane.ControlPlane) -> None:

@@ -73,6 +73,10 @@ class StoredGroups(msgspec.Struct, frozen=True):
         """Whether the pod's condition, as last seen, gives a reason for waiting."""
         return self.mirror.has_reason(task)
 
+    def waiting_version(self, task: jobs.TaskId) -> str | None:
+        """Return the resourceVersion of a pod that has no node, as last seen; None of others."""
+        return self.mirror.waiting_version(task)
+
 
 Work = Callable[[Mapping[str, api.Token]], Coroutine[Any, Any, None]]
 """A coroutine that runs until cancelled, under the given tokens by Lease."""

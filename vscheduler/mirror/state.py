@@ -228,6 +228,16 @@ class Mirror:
         """Whether the pod's condition, as last seen, gives a reason for waiting."""
         return self._entries[events.Kind.POD].get(task, entries.UNKNOWN).has_reason
 
+    def waiting_version(self, task: jobs.TaskId) -> str | None:
+        """Return the resourceVersion of a pod that has no node, as last seen; None of others.
+
+        An unusable pod counts, too: only pods without a node are rejected.
+        """
+        entry = self._entries[events.Kind.POD].get(task)
+        if entry is None or (isinstance(entry.value, pods.Pod) and not entry.value.waits):
+            return None
+        return entry.reference.resource_version
+
     @property
     def rejections(self) -> Mapping[tuple[events.Kind, str], events.DecodeError]:
         """Unusable objects by kind and key (a pod's UID), until they are corrected or deleted."""

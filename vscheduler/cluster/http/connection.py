@@ -39,6 +39,9 @@ BUDGET = "DisruptionBudget"
 """The cause that the Eviction API (policy/v1) reports when a PodDisruptionBudget forbids an
 eviction."""
 
+UID_FIELD = "metadata.uid"
+"""The cause that the API server reports for a patch that names the UID of an object that was
+deleted, and created again under its name."""
 
 Access = credentials.Access
 CredentialsError = credentials.CredentialsError
@@ -57,7 +60,10 @@ class ApiError(Exception):
 
 
 class Conflict(ApiError):
-    """409: a precondition (uid, resourceVersion) failed, or the object already exists."""
+    """409: a precondition (uid, resourceVersion) failed, or the object already exists.
+
+    Also 422, if the object meanwhile has another UID.
+    """
 
 
 class Gone(ApiError):
@@ -96,6 +102,7 @@ class Unavailable(ApiError):
 
 class _Cause(msgspec.Struct):
     reason: str = ""
+    field: str = ""
 
 
 class _Details(msgspec.Struct):
@@ -143,6 +150,8 @@ def error_of(status: int, body: bytes, retry_after: str | None = None) -> ApiErr
         return Throttled(message, reason=reason, retry_after_seconds=seconds)
     if reason == "Expired":
         return Gone(message, status=status, reason=reason)
+    if status == 422 and any(cause.field == UID_FIELD for cause in causes):
+        return Conflict(message, status=status, reason=reason)
     kind = _BY_STATUS.get(status, Invalid if 400 <= status < 500 else Unavailable)
     return kind(message, status=status, reason=reason)
 

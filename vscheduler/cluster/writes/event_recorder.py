@@ -93,7 +93,7 @@ class EventRecorder:
         except send_guard.NotSentError:
             self._observe("event", "withheld")
         except connection.ApiError as error:
-            self._errors.failed("event", error)
+            self._errors.failed("event", error, f"{notice.namespace}/{notice.name}")
         else:
             self._observe("event", "written")
 

@@ -111,7 +111,7 @@ class QueueStatusWriter:
             self._observe("queue", "notfound")
             self._forget(name)
         except connection.ApiError as error:
-            again, write = self._errors.failed("queue", error), partial(self._write, name)
+            again, write = self._errors.failed("queue", error, name), partial(self._write, name)
             if again and queue_status.UNDECLARED not in str(error):
                 self._coalescing.offer_again(name, write)
             elif isinstance(error, connection.Forbidden):
@@ -322,7 +322,7 @@ class UsageWriter:
         except connection.ApiError as error:
             if UID_DIFFERS in str(error):  # recreated: the watch will report the new queue
                 self._observe("usage", "conflict")
-            elif self._errors.failed("usage", error):
+            elif self._errors.failed("usage", error, name):
                 self._coalescing.offer_again(name, partial(self._write, name))
             elif isinstance(error, connection.Forbidden):
                 self._coalescing.offer_after_refusal(name, partial(self._write, name))

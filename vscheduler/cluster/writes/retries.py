@@ -86,10 +86,11 @@ class WriteErrors:
         self._observe = observe
         self._logged: set[tuple[str, str]] = set()
 
-    def failed(self, written: str, error: connection.ApiError) -> bool:
+    def failed(self, written: str, error: connection.ApiError, about: str) -> bool:
         """Count a failed write, log the first of each kind, and return whether a retry makes sense.
 
-        A deleted object, or a namespace being deleted, is not logged: nobody made a mistake.
+        `written` is the kind of write, `about` the object's key. A deleted object, or a namespace
+        being deleted, is not logged: nobody made a mistake.
         """
         kind = type(error).__name__
         self._observe(written, kind.lower())
@@ -98,6 +99,6 @@ class WriteErrors:
         )
         if not again and not isinstance(error, connection.NotFound):
             if (written, kind) not in self._logged:
-                log.warning("write.failed", object=written, message=str(error))
+                log.warning("write.failed", write=written, object=about, message=str(error))
             self._logged.add((written, kind))
         return again

@@ -45,6 +45,9 @@ class Groups(Protocol):
     def has_reason(self, task: jobs.TaskId) -> bool:
         """Whether the pod's condition, as last seen, gives a reason for waiting."""
 
+    def waiting_version(self, task: jobs.TaskId) -> str | None:
+        """Return the resourceVersion of a pod that has no node, as last seen; None of others."""
+
 
 class _Sent(msgspec.Struct, frozen=True, kw_only=True):
     """The last state written to a PodGroup, and the resourceVersion of the result."""
@@ -170,6 +173,8 @@ class StatusWriter:
         self._pod_writes.offer(("node", task.uid), partial(self._write_node, task, node))
 
     async def _write_node(self, task: jobs.Task, node: str | None) -> None:
+        if self._groups.waiting_version(task.uid) is None:
+            return  # bound or gone meanwhile
         patch = statuses.nominated_patch(node)
         if await self._write_pod(task, patch, "nomination"):
             again = partial(self._write_node, task, node)
@@ -194,9 +199,8 @@ class StatusWriter:
         try:
             await self._patch(path, body, connection.STRATEGIC_PATCH)
         except connection.ApiError as error:
-            return self._errors.failed(written, error) and not isinstance(
-                error, connection.Conflict
-            )
+            again = self._errors.failed(written, error, f"{task.namespace}/{task.name}")
+            return again and not isinstance(error, connection.Conflict)
         self._observe(written, "written")
         return False
 
@@ -237,7 +241,7 @@ class StatusWriter:
             answer = await self._patch(path, body, connection.MERGE_PATCH)
         except connection.ApiError as error:
             again = partial(self._write_group, status, transition, pods)
-            if self._errors.failed("podgroup", error):
+            if self._errors.failed("podgroup", error, status.job):
                 self._group_writes.offer_again(status.job, again)
             elif isinstance(error, connection.Forbidden):
                 self._group_writes.offer_after_refusal(status.job, again)
@@ -271,26 +275,29 @@ class StatusWriter:
     ) -> None:
         """Write the reason for waiting to a pod's condition.
 
-        Send an event only when the topic changed.
+        The resourceVersion is a precondition: the bind of the pod may overtake this write, and what
+        the bind says must stay. Send an event only when the topic changed.
         """
         written_before = self._pod_reasons.get(pod.uid)
-        if written_before == words:
+        version = self._groups.waiting_version(pod.uid)
+        if written_before == words or version is None:
             return
         self._check_permit()
         path = paths.PODS.status(pod.name, pod.namespace)
         body = {
-            "metadata": {"uid": pod.uid},
+            "metadata": {"uid": pod.uid, "resourceVersion": version},
             "status": statuses.pod_patch(words, now=time.time()),
         }
         try:
             await self._patch(path, body, connection.STRATEGIC_PATCH)
         except connection.ApiError as error:
-            retry = self._errors.failed("pod", error)
+            retry = self._errors.failed("pod", error, f"{pod.namespace}/{pod.name}")
             again = partial(self._write_reason, pod, words)
             if isinstance(error, connection.Forbidden):
                 self._pod_writes.offer_after_refusal(pod.uid, again)
-            elif retry and not isinstance(error, connection.Conflict):
-                # The write may be executed, so what the pod says is unknown meanwhile.
+            elif retry:
+                # The write may be executed, so what the pod says is unknown meanwhile. After a
+                # conflict, the watch shows until then whether the pod was bound or recreated.
                 self._pod_reasons.pop(pod.uid, None)
                 self._pod_writes.offer_again(pod.uid, again)
             return

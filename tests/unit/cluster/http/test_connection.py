@@ -57,6 +57,18 @@ def test_an_expired_token_is_gone_whatever_its_code() -> None:
     assert isinstance(connection.error_of(400, status(400, "Expired")), connection.Gone)
 
 
+def test_a_patch_of_an_object_that_was_made_anew_is_a_conflict() -> None:
+    """The API server calls it invalid: the UID of an object can't be changed."""
+    details = {"causes": [{"reason": "FieldValueInvalid", "field": "metadata.uid"}]}
+    assert isinstance(
+        connection.error_of(422, status(422, "Invalid", details=details)), connection.Conflict
+    )
+    other = {"causes": [{"reason": "FieldValueInvalid", "field": "status.conditions"}]}
+    assert isinstance(
+        connection.error_of(422, status(422, "Invalid", details=other)), connection.Invalid
+    )
+
+
 @pytest.mark.parametrize(
     ("header", "details", "seconds"),
     [("7", {}, 7), (None, {"retryAfterSeconds": 3}, 3), ("x", {}, 1)],

@@ -63,6 +63,8 @@ class Desk:
     group: status_writer.StoredGroup | None = None
     may_commit: bool | Ending = True
     told_before: set[str] = field(default_factory=set)
+    versions: dict[str, str | None] = field(default_factory=dict)
+    """The resourceVersions of pods that wait, as the Mirror would have them; 5 for all others."""
 
     def stored_group(self, job: jobs.JobId) -> status_writer.StoredGroup | None:
         """The PodGroup as the Mirror would have it."""
@@ -72,6 +74,10 @@ class Desk:
     def has_reason(self, task: jobs.TaskId) -> bool:
         """Whether an earlier process has told the pod why it waits."""
         return task in self.told_before
+
+    def waiting_version(self, task: jobs.TaskId) -> str | None:
+        """The resourceVersion of a pod without a node, as last seen."""
+        return self.versions.get(task, "5")
 
     def report(
         self,
@@ -115,12 +121,16 @@ class Desk:
 
 
 @asynccontextmanager
-async def desk(serve: Serve, answer: Callable[[str], int] = lambda _: 200) -> AsyncIterator[Desk]:
-    """A StatusWriter at work; `answer` gives the HTTP status for a path."""
+async def desk(
+    serve: Serve,
+    answer: Callable[[str], int] = lambda _: 200,
+    details: dict[str, Any] | None = None,
+) -> AsyncIterator[Desk]:
+    """A StatusWriter at work; `answer` gives the HTTP status for a path, `details` go with it."""
 
     async def handle(request: web.Request) -> web.Response:
         made.calls.append((request.method, request.path, json.loads(await request.read())))
-        body = {"message": "no"}
+        body: dict[str, Any] = {"message": "no", "details": details or {}}
         if request.method == "PATCH":
             body |= answers.an_object(request.path, version="20")
         return web.json_response(body, status=answer(request.path))

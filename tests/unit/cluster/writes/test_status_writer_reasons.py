@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.unit.cluster.conftest import Serve
-from tests.unit.cluster.writes.test_status_writer import WAITS, desk
+from tests.unit.cluster.writes.test_status_writer import STORED, WAITS, desk
 from vscheduler.cluster.writes import status_writer, write_queue
 from vscheduler.core.model import decisions
 
@@ -70,3 +70,81 @@ async def test_a_pod_is_told_again_what_it_was_told_before_another_reason(
         pods = [call for call in made.calls if "/pods/" in call[1] and call[2] not in refused]
         said = {path: body["status"]["conditions"][0]["reason"] for _, path, body in pods}
         assert list(said.values()) == ["Unschedulable"] * 2
+
+
+async def test_what_a_bind_says_of_a_pod_is_never_written_over(serve: Serve) -> None:
+    """The bind overtakes the reason, which was under way before: the API server refuses it then.
+
+    Later, the watch shows the pod on its node, and no reason is sent.
+    """
+    stored = {"a-0": 5, "a-1": 5}
+
+    def answer(path: str) -> int:
+        if "/pods/" not in path:
+            return 200
+        name, body = path.split("/")[-2], made.calls[-1][2]
+        if name == "a-0" and stored["a-0"] == 5:  # bound, just before this patch arrives
+            stored["a-0"], made.versions["uid-a-0"] = 6, None
+        return 200 if body["metadata"].get("resourceVersion") == str(stored[name]) else 409
+
+    async with desk(serve, answer) as made:
+        made.report(WAITS)
+        await made.settle(0.3)
+        told = [path.split("/")[-2] for _, path, _ in made.calls if "/pods/" in path]
+    assert sorted(told) == ["a-0", "a-1"]
+    assert made.written["pod", "conflict"] == 1
+    assert made.written["pod", "written"] == 1
+    assert made.events()["FailedScheduling", "Pod"] == 1
+
+
+async def test_a_reason_that_somebody_s_change_overtook_is_written_to_the_newest_pod(
+    serve: Serve,
+) -> None:
+    """A label was set, say: the pod still waits, and is told why."""
+
+    def answer(path: str) -> int:
+        if "/pods/a-0/" not in path:
+            return 200
+        made.versions["uid-a-0"] = "6"
+        return 200 if made.calls[-1][2]["metadata"]["resourceVersion"] == "6" else 409
+
+    async with desk(serve, answer) as made:
+        made.report(WAITS)
+        await made.settle(0.3)
+    assert made.written["pod", "written"] == 2
+
+
+async def test_a_pod_that_is_bound_by_now_is_nominated_for_no_node(serve: Serve) -> None:
+    """Its bind has cleared what it was nominated for."""
+    first, _ = WAITS.unplaced
+    async with desk(serve) as made:
+        made.versions[first.uid] = None
+        made.reporter.nominate([decisions.Pipeline(task=first, node="n1")])
+        await made.settle()
+        assert [path for _, path, _ in made.calls if "/pods/" in path] == []
+
+
+async def test_a_refused_write_names_the_pod(
+    serve: Serve, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of each kind of refusal, the first is in the log."""
+    async with desk(serve, lambda path: 400 if "/pods/" in path else 200) as made:
+        made.report(WAITS)
+        await made.settle()
+    (line,) = [each for each in capsys.readouterr().out.splitlines() if "write.failed" in each]
+    assert "ns/a-" in line
+    assert "pod" in line
+
+
+async def test_the_condition_of_a_victim_made_anew_is_nobodys_mistake(
+    serve: Serve, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its owner was faster than the write; the API server says that its UID is immutable."""
+    first, _ = WAITS.unplaced
+    evict = decisions.Evict(task=first, node="n1", action="reclaim", beneficiary=None)
+    causes = {"causes": [{"reason": "FieldValueInvalid", "field": "metadata.uid"}]}
+    async with desk(serve, lambda path: 422 if "/pods/" in path else 200, causes) as made:
+        made.reporter.evicted(evict, STORED)
+        await made.settle()
+    assert made.written["victim", "conflict"] == 1
+    assert "write.failed" not in capsys.readouterr().out

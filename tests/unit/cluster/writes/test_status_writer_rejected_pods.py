@@ -47,7 +47,7 @@ async def test_a_pod_that_cant_be_used_is_told_once_and_anew_when_it_is_for_anot
         assert [each["message"] for each in told[:2]] == [
             f"the pod can't be used: {field}: no" for field in ("spec.x", "spec.y")
         ]
-        assert bodies[0]["metadata"] == {"uid": "uid-a-0"}
+        assert bodies[0]["metadata"] == {"uid": "uid-a-0", "resourceVersion": "5"}
         assert made.events()["FailedScheduling", "Pod"] == 3
 
 
