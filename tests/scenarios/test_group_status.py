@@ -212,7 +212,8 @@ def test_a_pod_whose_bind_was_refused_has_no_node_before_the_next_bind(
         tree["compatibility"] = "volcano"
     plain = running.run(documents, tree)
     first, second = (bind.task for bind in plain.binds)
-    refusal = {first.job: {second.uid: "denied"}}
+    denied = snapshot.BindRefusal(node="n1", message="denied")
+    refusal = {first.job: {second.uid: denied}}
     carried = dataclasses.replace(snapshot.FRESH, refused_binds=refusal)
     result = running.run(documents, tree, carried=carried)
     assert [bind.task.key for bind in result.binds] == [first.key, second.key]
@@ -225,7 +226,7 @@ def test_a_pod_whose_bind_was_refused_has_no_node_before_the_next_bind(
     ((pod, words),) = statuses.pod_words(status)
     assert (pod.name, words.reason) == ("a-1", "SchedulerError")
     assert words.message == "the API server refused to bind the pod to n1: denied"
-    refused_both = {first.job: {first.uid: "denied", second.uid: "denied"}}
+    refused_both = {first.job: {first.uid: denied, second.uid: denied}}
     carried = dataclasses.replace(snapshot.FRESH, refused_binds=refused_both)
     (status,) = running.run(documents, tree, carried=carried).groups
     assert status.reason is not None

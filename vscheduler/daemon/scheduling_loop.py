@@ -118,6 +118,7 @@ class SchedulingLoop:
                     self._running.dropped(0)
         finally:
             thread.stop()
+            self._mirror.release_all()
             self._running.dropped(0)
 
     async def keep_time(self) -> None:
@@ -158,7 +159,8 @@ class SchedulingLoop:
         """Process the result of a bind.
 
         After a failed bind, the pod keeps its place on the node for a pause, longer after each
-        failure in a row. A pod that is always refused therefore does not flood the API server.
+        failure in a row. A pod that is always refused therefore does not flood the API server. If
+        the API server has refused several binds in a row, others may have the place meanwhile.
         After UNKNOWN, the place is kept until the watch shows the result or the assumption expires.
         After OVERTAKEN, which cost nothing, another node is searched at once.
         """
@@ -188,6 +190,9 @@ class SchedulingLoop:
             return
         self._observer.bind_refused(outcome.bind, outcome.message, time.time())
         self._failed_binds.failed(task.uid, time.monotonic())
+        if self._refused_binds.lasts(task.uid):
+            self._mirror.hold_back(task.uid)
+            self._pacing.changed()
         self._release()
 
     def handle_eviction(self, outcome: evictor.Outcome) -> None:
@@ -234,6 +239,7 @@ class SchedulingLoop:
         unbound = self._failed_binds.ended(now)
         for uid in unbound:
             self._mirror.forget(uid)
+            self._mirror.release(uid)
         claims, victims = self._claims.ended(now), self._refused_victims.ended(now)
         # A list, so that all are evaluated: `ended` removes pauses.
         if any([unbound, claims, self._refused_jobs.ended(now), victims]):
@@ -256,9 +262,9 @@ class SchedulingLoop:
         started, began = time.monotonic(), time.thread_time()
         carried = replace(
             self._carried,
-            eviction_refused_pods=self._refused_victims.pausing,
-            eviction_refused_jobs=self._refused_jobs.pausing,
             refused_binds=self._refused_binds.current(self._is_there),
+            eviction_refused_pods=self._refused_victims.pausing,
+            eviction_refused_jobs=self._refused_jobs.pausing | self._refused_binds.lasting_jobs,
         )
         taken = self._mirror.snapshot(time.time(), self._claims.noted(carried))
         self._cycle_log.log_refusals(taken.refused)

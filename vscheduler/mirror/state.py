@@ -131,10 +131,32 @@ class Mirror:
         Return False, and change nothing, when the task is gone or no longer waits.
         """
         pod = self._pod(task)
-        if pod is None or not pod.waits:
+        if pod is None or not pod.waits or task in self._overlay.held_back:
             return False
         self._move_pod(*self._overlay.assume(pod, node, now))
         return True
+
+    def hold_back(self, task: jobs.TaskId) -> None:
+        """Search no node for this waiting pod, and free its place, until `release`.
+
+        The pod counts as gated. This is for pods whose binds are refused again and again.
+        """
+        pod = self._pod(task)
+        if pod is None or not pod.waits:
+            return
+        before = self._as_seen(pod)
+        self._assumed.pop(task, None)
+        self._overlay.held_back[task] = None
+        self._move_pod(before, self._as_seen(pod))
+
+    def release(self, task: jobs.TaskId) -> bool:
+        """Undo `hold_back`; return False when the pod isn't held back."""
+        return self._undo(self._overlay.held_back, task)
+
+    def release_all(self) -> None:
+        """Undo every `hold_back`: who has decided them decides no longer."""
+        for task in list(self._overlay.held_back):
+            self.release(task)
 
     def still_fits(self, task: jobs.TaskId, before: nodes.NodeSpec) -> bool:
         """Whether an assumed bind can still be sent.
@@ -357,6 +379,7 @@ class Mirror:
         if old is not None:
             if new is None or not new.waits:
                 self._assumed.pop(old.uid, None)
+                self._overlay.held_back.pop(old.uid, None)
             if new is None or not new.stays:
                 self._evicting.pop(old.uid, None)
         if new is not None and new.nominated is not None:
@@ -370,11 +393,13 @@ class Mirror:
         return change
 
     def _undo(self, unconfirmed: dict[jobs.TaskId, Any], task: jobs.TaskId) -> bool:
-        """Drop the unconfirmed bind or eviction of the task; return whether there was one."""
+        """Drop the unconfirmed bind or eviction of the task, or its pause; return whether there was
+        one.
+        """
         if task not in unconfirmed:
             return False
         pod = self._pod(task)
-        assert pod is not None, "an assumption ends with its pod"
+        assert pod is not None, "whatever is known of a pod ends with it"
         before = self._as_seen(pod)
         del unconfirmed[task]
         self._move_pod(before, self._as_seen(pod))

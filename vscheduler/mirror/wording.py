@@ -16,7 +16,11 @@ MORE_NODES = "ask for less, or add nodes"
 
 def sentence(reason: decisions.Reason) -> str:
     """Return why the job, or the rest of the job, isn't placed, and how to help."""
-    return _SENTENCES[reason.code](reason)
+    text = _SENTENCES[reason.code](reason)
+    if reason.refused_bind is None or reason.code is Code.BIND_REFUSED:
+        return text
+    refused = reason.refused_bind
+    return f"{text}; before, {_refusal(refused, refused.task.key)}"
 
 
 def rejected(pod: jobs.InvalidPod) -> str:
@@ -26,8 +30,13 @@ def rejected(pod: jobs.InvalidPod) -> str:
 
 def bind_refused(refused: decisions.RefusedBind) -> str:
     """Return the message for a pod that the API server refused to bind."""
+    return _refusal(refused, "")
+
+
+def _refusal(refused: decisions.RefusedBind, pod: str, others: str = "") -> str:
     said = f": {refused.message}" if refused.message else ""
-    return f"the API server refused to bind the pod to {refused.node}{said}"
+    name = f"pod {pod}" if pod else "the pod"
+    return f"the API server refused to bind {name} to {refused.node}{others}{said}"
 
 
 def _flaw(pod: jobs.InvalidPod) -> str:
@@ -321,8 +330,7 @@ def _bind_refused(reason: decisions.Reason) -> str:
     if example is None:
         return f"the API server refused to bind {phrases.pods(reason.rejected)}"
     others = f", and {reason.rejected - 1} more" if reason.rejected > 1 else ""
-    said = f": {example.message}" if example.message else ""
-    return f"the API server refused to bind pod {example.task.key} to {example.node}{others}{said}"
+    return _refusal(example, example.task.key, others)
 
 
 def _gang(reason: decisions.Reason) -> list[str]:

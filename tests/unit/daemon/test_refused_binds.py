@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tests import patience, pictures
+from tests import patience, pictures, running
 from tests.unit.cluster.conftest import Serve
 from tests.unit.cluster.writes.test_status_writer import a_task
 from tests.unit.daemon import worlds
 from vscheduler.cluster.writes import binder, status_writer
-from vscheduler.core.model import decisions, jobs
+from vscheduler.core.model import decisions, jobs, snapshot
 from vscheduler.daemon import refused_binds
 
 REFUSED = binder.BindResult.REFUSED
@@ -22,6 +22,11 @@ def outcome(
     """The result of a bind of this pod of ns/a."""
     bind = decisions.Bind(task=a_task(name), node="n1")
     return binder.Outcome(bind=bind, verdict=verdict, message=message)
+
+
+def refusal(message: str = "denied") -> snapshot.BindRefusal:
+    """What is kept of a refusal."""
+    return snapshot.BindRefusal(node="n1", message=message)
 
 
 def everybody(uid: jobs.TaskId) -> bool:
@@ -36,9 +41,9 @@ def test_a_refusal_is_known_until_the_pod_is_bound_or_gone() -> None:
     assert not known.take(outcome("a-0"))
     assert known.take(outcome("a-0", message="quota"))
     assert known.take(outcome("a-1"))
-    assert known.current(everybody) == {"ns/a": {"uid-a-0": "quota", "uid-a-1": "denied"}}
+    assert known.current(everybody) == {"ns/a": {"uid-a-0": refusal("quota"), "uid-a-1": refusal()}}
     assert not known.take(outcome("a-0", binder.BindResult.BOUND))
-    assert known.current(everybody) == {"ns/a": {"uid-a-1": "denied"}}
+    assert known.current(everybody) == {"ns/a": {"uid-a-1": refusal()}}
     assert known.current(lambda _: False) == {}
     assert known.current(everybody) == {}
 
@@ -48,11 +53,15 @@ def test_neither_messages_nor_memory_grow_without_bound(monkeypatch: pytest.Monk
     monkeypatch.setattr(refused_binds, "PODS_MAX", 2)
     known = refused_binds.RefusedBinds()
     assert known.take(outcome("a-0", message="x" * 9999))
-    ((message,),) = (each.values() for each in known.current(everybody).values())
-    assert len(message) == refused_binds.LENGTH_MAX
+    ((told,),) = (each.values() for each in known.current(everybody).values())
+    assert len(told.message) == refused_binds.LENGTH_MAX
+    known.take(outcome("a-0", message="two\nlines \x1b[31m" + "\u202e" * 9999))
+    ((told,),) = (each.values() for each in known.current(everybody).values())
+    assert told.message.startswith(r"two\nlines \x1b[31m\u202e")
+    assert len(told.message) == refused_binds.LENGTH_MAX
     for name in ("a-1", "a-2"):
         known.take(outcome(name))
-    assert known.current(everybody) == {"ns/a": {"uid-a-2": "denied"}}
+    assert known.current(everybody) == {"ns/a": {"uid-a-2": refusal()}}
 
 
 def true_conditions(statuses: list[dict[str, Any]]) -> set[str]:
@@ -128,3 +137,79 @@ async def test_another_refusal_is_told_during_the_pause(
         made.loop.take(binder.Outcome(bind=bind, verdict=REFUSED, message="another"))
         await patience.until(lambda: "bind the pod to n1: another" in str(made.calls))
         assert made.bound()["a-0"] == 2
+
+
+def test_three_refusals_in_a_row_last_until_the_pod_is_bound() -> None:
+    """Any other answer in between ends the row."""
+    known = refused_binds.RefusedBinds()
+    for _ in range(2):
+        known.take(outcome("a-0"))
+        known.take(outcome("a-0"))
+        assert not known.lasting_jobs
+        known.take(outcome("a-0", binder.BindResult.THROTTLED))
+    for _ in range(3):
+        assert not known.lasts(jobs.TaskId("uid-a-0"))
+        known.take(outcome("a-0"))
+    assert known.lasts(jobs.TaskId("uid-a-0"))
+    assert not known.lasts(jobs.TaskId("uid-a-1"))
+    assert known.lasting_jobs == {"ns/a"}
+    known.take(outcome("a-0", binder.BindResult.BOUND))
+    assert not known.lasting_jobs
+
+
+@pytest.mark.parametrize("code", [403, 400])
+async def test_a_pod_that_may_not_be_bound_keeps_nobody_from_starting(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    """After some refusals in a row, its place is free during the pause. Its reason names the
+    refusal, also when the place is taken.
+    """
+    monkeypatch.setattr(status_writer, "GROUP_SPACING_SECONDS", 0.05)
+    monkeypatch.setattr(status_writer, "POD_SPACING_SECONDS", 0.05)
+    picture = (
+        "node n1 cpu=1\nqueue default\njob default/a min=1 cpu=1 -\njob default/b min=1 cpu=1 -"
+    )
+    refusals = {"/a-0/binding": [code] * 999}
+    message = "the API server refused to bind pod default/a-0 to n1: no"
+    async with worlds.world(serve, picture, answers=refusals) as made:
+        await patience.until(lambda: made.bound()["b-0"] >= 1)
+        await patience.until(lambda: f"; before, {message}" in str(made.statuses("a")))
+        binds = made.bound()
+        await worlds.rest(made)
+    assert binds["a-0"] == refused_binds.LASTING
+    assert "refused" not in str(made.statuses("b"))
+    assert "SchedulingGated" not in str(made.calls)
+
+
+async def test_nobody_is_evicted_for_a_pod_that_may_not_be_bound(serve: Serve) -> None:
+    """The bind would be refused again, and the victims would be evicted in vain each time."""
+    picture = """
+        node n1 cpu=2
+        queue gold
+        queue lead
+        job gold/a min=1 cpu=1 -
+        job lead/b min=1 cpu=1 n1 -
+    """
+    tree = {"actions": "allocate, reclaim", "tiers": running.tiers("gang | proportion")}
+    refusals = {"/a-0/binding": [403] * 999}
+    async with worlds.world(serve, picture, tree=tree, answers=refusals) as made:
+        await patience.until(lambda: made.bound()["b-1"] >= 1)
+        there = pictures.documents(picture.replace("n1 -", "n1 n1"))
+        made.show(*there[-1:])
+        await patience.until(lambda: "; before, the API server refused" in str(made.statuses("a")))
+        await worlds.rest(made)
+    assert not [path for _, path, _ in made.calls if path.endswith("/eviction")]
+
+
+async def test_a_session_leaves_no_pod_held_back(serve: Serve) -> None:
+    """The next one knows nothing of the refusals."""
+    picture = "node n1 cpu=1\nqueue default\njob default/a min=1 cpu=1 -"
+    pace = replace(worlds.PACE, retry_seconds=0.01, retry_max_seconds=600.0)
+    async with worlds.world(serve, picture, pace=pace, answers={"/binding": [403] * 999}) as made:
+        await patience.until(lambda: made.bound()["a-0"] >= refused_binds.LASTING)
+
+        def statuses() -> set[jobs.TaskStatus]:
+            return {task.status for job in made.mirror.snapshot(0.0).jobs for task in job.tasks}
+
+        await patience.until(lambda: statuses() == {jobs.TaskStatus.GATED})
+    assert statuses() == {jobs.TaskStatus.PENDING}

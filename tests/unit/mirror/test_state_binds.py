@@ -140,3 +140,31 @@ def test_a_pod_that_changes_while_it_is_binding_is_another_one() -> None:
     pod = seen._as_seen(seen._pod(P))
     assert pod is not None
     assert (pod.labels, pod.node) == ({"a": "b"}, "n1")
+
+
+def test_a_pod_that_is_held_back_has_no_place_until_it_is_released() -> None:
+    """It counts as gated. A bind that others have made ends the pause."""
+    pod = manifests.pod("p", group="g")
+    seen, task = manifests.mirror(*CLUSTER, pod), jobs.TaskId("p")
+
+    def status() -> jobs.TaskStatus:
+        return manifests.job_of(seen, "g").tasks[0].status
+
+    assert seen.assume(task, "n1", 0.0)
+    seen.hold_back(task)
+    assert status() is jobs.TaskStatus.GATED
+    assert seen.assumed == 0
+    assert not seen.assume(task, "n1", 0.0)
+    assert seen.release(task)
+    assert not seen.release(task)
+    assert status() is jobs.TaskStatus.PENDING
+    seen.hold_back(task)
+    seen.release_all()
+    assert status() is jobs.TaskStatus.PENDING
+    seen.hold_back(task)
+    apply(seen, manifests.pod("p", group="g", node="n1", version=9))
+    assert status() is not jobs.TaskStatus.GATED
+    assert not seen.release(task)
+    seen.hold_back(task)
+    seen.hold_back(jobs.TaskId("unknown"))
+    assert not seen.release(task)

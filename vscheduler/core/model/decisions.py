@@ -223,7 +223,7 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True):
     rejection: jobs.InvalidPod | None = None
     """The error of an invalid pod, as an example."""
     refused_bind: RefusedBind | None = None
-    """A refused bind, as an example."""
+    """A refused bind, as an example; with other codes, of a pod that has no node again."""
     shortages: tuple[Shortage, ...] = ()
     lacking: int = 0
     """If not 0, the shortages are of so many pods together, which the gang lacks."""
@@ -255,7 +255,8 @@ class GroupStatus(msgspec.Struct, frozen=True, kw_only=True):
     rejections: tuple[jobs.InvalidPod, ...] = ()
     """Invalid pods, each with an error."""
     refused_binds: tuple[RefusedBind, ...] = ()
-    """Pods whose last bind was refused. They have no node, although their places are kept."""
+    """Pods whose last bind was refused. They have no node, although their places are kept, but for
+    those that are held back."""
     without_volumes: tuple[jobs.Task, ...] = ()
     """Pods that wait on their nodes for volumes, or with others that do."""
     volumes: claim_decisions.VolumeWait | None = None

@@ -216,6 +216,13 @@ class GangSearch(msgspec.Struct, frozen=True, kw_only=True):
     one in vain, so that the next cycle begins with the search."""
 
 
+class BindRefusal(msgspec.Struct, frozen=True, kw_only=True):
+    """The API server's answer to the last bind of a pod."""
+
+    node: str
+    message: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Carried:
     """State that outlives a cycle: part of the result, and of the next cycle's input.
@@ -279,12 +286,15 @@ class Carried:
     eviction_refused_pods: frozenset[jobs.TaskId] = frozenset()
     """Pods whose eviction the API server recently refused. No further eviction is tried for now."""
     eviction_refused_jobs: frozenset[jobs.JobId] = frozenset()
-    """Jobs whose eviction plans the API server refused several times. No evictions are decided for
-    these jobs for now. Both sets are filled in by the sender of evictions, not by a cycle."""
-    refused_binds: Mapping[jobs.JobId, Mapping[jobs.TaskId, str]] = field(default_factory=dict)
-    """By job, pods whose last bind the API server refused, with its message. Such a pod has no
-    node, even if it keeps its place there until the next attempt. Filled in by the sender of
-    binds."""
+    """Jobs whose eviction plans the API server refused several times, and jobs with a pod whose
+    binds it refuses again and again. No evictions are decided for these jobs for now. Both sets are
+    filled in by the sender of evictions, not by a cycle."""
+    refused_binds: Mapping[jobs.JobId, Mapping[jobs.TaskId, BindRefusal]] = field(
+        default_factory=dict
+    )
+    """By job, pods whose last bind the API server refused. Such a pod has no node. It keeps its
+    place there until the next attempt, or, after several refusals in a row, counts as gated until
+    then. Filled in by the sender of binds."""
     claim_attempts: Mapping[str, claim_decisions.ClaimAttempt] = field(default_factory=dict)
     """By claim (`namespace/name`), attempts to have it bound. After a restart, attempts under way
     are read from the claims and volumes, and pauses after failures are over."""

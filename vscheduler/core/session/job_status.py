@@ -291,7 +291,10 @@ def _group(
     reason = reason or _waits(state) or reasons.rejected(state)
     reason = reason or reasons.short_sub_group(state)
     refused = _refused_binds(session, state)
-    reason = reason or reasons.bind_refused(state, refused)
+    if reason is None or (refused and reason.code is decisions.ReasonCode.GATED):
+        reason = reasons.bind_refused(state, refused)
+    reason = reasons.after_refusal(reason, _refused_before(session, state))
+    unsure = sum(state.status(each.task) in UNCONFIRMED for each in refused)
     placed = _placed(session, state) if session.decided.pipelined else state.ready_tasks
     lacks = rules.lacks_minimum(state, placed)
     unschedulable = bool(job.tasks) and lacks and not _is_terminating(state)
@@ -311,7 +314,7 @@ def _group(
         running=state.counts[jobs.TaskStatus.RUNNING],
         succeeded=state.counts[jobs.TaskStatus.SUCCEEDED],
         failed=state.counts[jobs.TaskStatus.FAILED],
-        ready=placed - len(refused) >= job.min_member,
+        ready=placed - unsure >= job.min_member,
         unplaced=waiting if told else (),
         withheld=() if told else waiting,
         rejections=job.rejections,
@@ -332,18 +335,30 @@ def _held(session: working.Session, state: job_state.JobState) -> tuple[jobs.Tas
 def _refused_binds(
     session: working.Session, state: job_state.JobState
 ) -> tuple[decisions.RefusedBind, ...]:
-    """Return the pods that count as bound, or are bound now, but were refused the last time."""
+    """Return the pods that count as bound, are bound now or are held back, and were refused the
+    last time.
+    """
     known = session.snapshot.carried.refused_binds.get(state.job.id)
     if not known:
         return ()
     found = []
     for task in state.job.tasks:
-        if task.uid in known and state.status(task) in UNCONFIRMED:
-            node = state.node(task)
-            assert node is not None, "the pod keeps its place"
-            message = known[task.uid]
-            found.append(decisions.RefusedBind(task=task, node=node, message=message))
+        said = known.get(task.uid)
+        if said is not None and state.status(task) in (*UNCONFIRMED, jobs.TaskStatus.GATED):
+            found.append(decisions.RefusedBind(task=task, node=said.node, message=said.message))
     return tuple(found)
+
+
+def _refused_before(
+    session: working.Session, state: job_state.JobState
+) -> decisions.RefusedBind | None:
+    """Return the first pod that waits again after its last bind was refused; None without any."""
+    known = session.snapshot.carried.refused_binds.get(state.job.id, {})
+    for task in state.job.tasks if known else ():
+        said = known.get(task.uid)
+        if said is not None and state.status(task) is jobs.TaskStatus.PENDING:
+            return decisions.RefusedBind(task=task, node=said.node, message=said.message)
+    return None
 
 
 def _placed(session: working.Session, state: job_state.JobState) -> int:

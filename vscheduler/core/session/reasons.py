@@ -120,6 +120,17 @@ def bind_refused(
     )
 
 
+def after_refusal(
+    reason: decisions.Reason | None, refused: decisions.RefusedBind | None
+) -> decisions.Reason | None:
+    """Return the reason with the last refusal of a bind, which may be why the job has no room by
+    now.
+    """
+    if reason is None or refused is None or reason.refused_bind is not None:
+        return reason
+    return replace(reason, refused_bind=refused)
+
+
 def waits_for_volumes(
     state: job_state.JobState, volumes: claim_decisions.VolumeWait
 ) -> decisions.Reason:

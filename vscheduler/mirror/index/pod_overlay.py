@@ -1,7 +1,7 @@
 """Pod overlay: pods as cycles see them, with what the API server doesn't say of them.
 
-These are binds and evictions in flight, the claim for extended resources that stand for devices,
-and the devices of claims that count for a pod.
+These are binds and evictions in flight, pauses between binds, the claim for extended resources that
+stand for devices, and the devices of claims that count for a pod.
 """
 
 from collections.abc import Mapping
@@ -23,6 +23,8 @@ class PodOverlay:
         """Binds in flight, until the watch shows the pod on a node."""
         self.evicting: dict[jobs.TaskId, float] = {}
         """When an eviction in flight was sent, until the watch shows the pod leaving."""
+        self.held_back: dict[jobs.TaskId, None] = {}
+        """Waiting pods for which no node is searched for now; an ordered set."""
         self.charged: dict[jobs.TaskId, Mapping[str, int]] = {}
         """Devices of claims that count for the pod."""
 
@@ -35,7 +37,7 @@ class PodOverlay:
         return before, after
 
     def as_seen(self, pod: pods.Pod | None) -> pods.Pod | None:
-        """Return the pod with all of this: Binding, or leaving."""
+        """Return the pod with all of this: Binding, leaving, or held back."""
         if pod is None:
             return None
         if pod.extended and self.classes:
@@ -46,7 +48,7 @@ class PodOverlay:
             return pod.leaving()
         assumption = self.assumed.get(pod.uid)
         if assumption is None:
-            return pod
+            return pod.held_back() if pod.uid in self.held_back and pod.waits else pod
         return assumption.bound if assumption.pod is pod else pod.bound_to(assumption.node)
 
     def rename(self, classes: Mapping[str, str]) -> list[tuple[pods.Pod | None, pods.Pod | None]]:

@@ -123,6 +123,12 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
         status = jobs.TaskStatus.RELEASING
         return replace(self, status=status, task=replace(self.task, status=status))
 
+    def held_back(self) -> "Pod":
+        """Return a waiting pod as Gated, while no bind of it is tried."""
+        assert self.task is not None
+        status = jobs.TaskStatus.GATED
+        return replace(self, status=status, task=replace(self.task, status=status))
+
     def of_class(self, pod_class: jobs.PodClass) -> "Pod":
         """Return the pod as one of another class."""
         task = self.task and replace(self.task, pod_class=pod_class)

@@ -188,6 +188,6 @@ def test_a_job_whose_bind_was_refused_is_told_of() -> None:
     assert around.mirror.assume(bind.task.uid, bind.node, around.now)
     around.cycle()
     (job,) = around.opened().settled.by_id
-    refused = {job: {bind.task.uid: "no"}}
+    refused = {job: {bind.task.uid: snapshot.BindRefusal(node="n1", message="no")}}
     around.carried = dataclasses.replace(around.carried, refused_binds=refused)
     assert around.cycle().groups[0].refused_binds
