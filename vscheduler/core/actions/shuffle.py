@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from vscheduler.core.api import contracts
 from vscheduler.core.model import decisions, jobs
-from vscheduler.core.preemption import victims
+from vscheduler.core.preemption import standing_plans, victims
 from vscheduler.core.session import job_state
 from vscheduler.core.session import session as working
 
@@ -31,12 +31,11 @@ class Shuffle(contracts.Action[working.Session]):
         with session.statement() as trial:
             for job, named in victims.items():
                 for unit in self._units(session, session.job_states[job], named):
-                    if session.affinity_counts.would_break_affinity(unit.tasks):
-                        continue
                     before = trial.checkpoint()
                     for task in unit.tasks:
                         trial.evict(_evict(session, task, whole=unit.whole))
-                    if self._must_stay(session, unit.state):
+                    hold = standing_plans.hold(session, trial, unit.state, unit.tasks)
+                    if not hold or self._must_stay(session, unit.state):
                         trial.rollback(before)
             if trial.evicts:
                 session.eviction_history.shuffle(session.snapshot.now)

@@ -10,7 +10,7 @@ import numpy as np
 
 from vscheduler.core.model import decisions, jobs
 from vscheduler.core.placement import best_effort, nominated_pods
-from vscheduler.core.preemption import victims
+from vscheduler.core.preemption import standing_plans, victims
 from vscheduler.core.session import dispatch, job_state, ordering, statement
 from vscheduler.core.session import session as working
 
@@ -79,16 +79,14 @@ class NodeByNodeSearch(msgspec.Struct, frozen=True, kw_only=True):
         session, trial = self.session, self.trial
         allocated = jobs.TaskStatus.ALLOCATED
         young = any(session.job_state_of(task).counts[allocated] for task in victims)
-        if not young and not session.affinity_counts.has_affinity_placements:
+        if not young and not standing_plans.may_break(session, self.state, victims):
             return victims
         start = trial.checkpoint()
         for victim in list(victims):
-            if session.affinity_counts.would_break_affinity([victim]):
-                victims.remove(victim)
-                continue
             before = trial.checkpoint()
             self.evict(victim)
-            if is_torn(session, session.job_state_of(victim)):
+            torn = is_torn(session, session.job_state_of(victim))
+            if torn or not standing_plans.hold(session, trial, self.state, [victim]):
                 trial.rollback(before)
                 victims.remove(victim)
         trial.rollback(start)

@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from vscheduler.core.model import jobs
+from vscheduler.core.preemption import standing_plans
 from vscheduler.core.session import job_state, ordering, reasons
 from vscheduler.core.session import session as working
 
@@ -29,10 +30,8 @@ def keep(session: working.Session) -> None:
                     pending[state.job.id].append((task, rows[nominations[task.uid]]))
     for state in _in_order(session, pending, _by_age(nominations, pending)):
         with session.statement() as trial:
-            for task, row in pending[state.job.id]:
-                session.spend("promises", TASK_COST)
-                if session.placement.feasible(task, row):
-                    trial.pipeline(task, row)
+            session.spend("promises", TASK_COST * len(pending[state.job.id]))
+            standing_plans.place(session, trial, pending[state.job.id])
             if state.waiting_tasks and session.dispatch.vote("job_pipelined", state):
                 trial.hold()
                 extend(session, state)

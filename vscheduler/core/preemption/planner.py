@@ -230,6 +230,8 @@ class Planner:
             tried.spare_the_unneeded()
         if not tried.moves_the_displaced(self.session.snapshot.now + self.keep):
             return False
+        if trial.evicts and not tried.leaves_plans_alone():
+            return False
         if trial.evicts:
             trial.commit()
             nominations.extend(self.session, preemptor.state)

@@ -9,7 +9,7 @@ from collections import defaultdict
 
 from vscheduler.core.model import decisions, jobs
 from vscheduler.core.placement import nominated_pods
-from vscheduler.core.preemption import victims
+from vscheduler.core.preemption import standing_plans, victims
 from vscheduler.core.session import ordering, statement
 from vscheduler.core.session import session as working
 
@@ -104,7 +104,7 @@ def _fits(
         if choice is None:
             return False
         trial.pipeline(task, choice.row)
-    return True
+    return standing_plans.hold(session, trial, session.job_state_of(waiting[0]), waiting)
 
 
 def _leaves_others_alone(session: working.Session, evicts: list[decisions.Evict]) -> bool:

@@ -10,7 +10,13 @@ import numpy as np
 
 from vscheduler.core.model import decisions, jobs, resources
 from vscheduler.core.placement import nominated_pods
-from vscheduler.core.preemption import cheapest_nodes, preemptors, rearrangement, victims
+from vscheduler.core.preemption import (
+    cheapest_nodes,
+    preemptors,
+    rearrangement,
+    standing_plans,
+    victims,
+)
 from vscheduler.core.session import job_state, statement
 from vscheduler.core.session import session as working
 
@@ -113,11 +119,22 @@ class VictimSearch:
             before = dict(self.placed)
             for task in unit.tasks:
                 self._trial.spare(task)
-            if self._fits_without(unit):
+            if self._fits_without(unit) and self.leaves_plans_alone():
                 del self._chosen[key]
             else:
                 self._trial.rollback(checkpoint)
                 self.placed = before
+
+    def leaves_plans_alone(self) -> bool:
+        """Whether earlier plans hold after all that this one does, and this one holds by itself."""
+        evicted = [evict.task for evict in self._trial.evicts]
+        placed = [task for task, _ in self.placed.values()]
+        loose = standing_plans.loose(self._session, self._state)
+        return self._plans_hold([*evicted, *placed, *loose])
+
+    def _plans_hold(self, changed: Sequence[jobs.Task]) -> bool:
+        """Whether standing plans hold after what the trial does; these pods leave or come."""
+        return standing_plans.hold(self._session, self._trial, self._state, changed)
 
     @property
     def might_move(self) -> bool:
@@ -290,7 +307,11 @@ class VictimSearch:
             current = self._pool.legal(task, unit)
             if current is None or not self._is_proportionate(current, chosen):
                 continue
+            before = self._trial.checkpoint()
             self._evict(current)
+            if not self._plans_hold(current.tasks):
+                self._trial.rollback(before)
+                continue
             chosen = victims.merged(chosen, current)
             if self._starts(task, row):
                 return chosen, True
@@ -314,7 +335,8 @@ class VictimSearch:
             self._trial.rollback(checkpoint)
             for each in without:
                 self._evict(each)
-            if self._starts(task, row):
+            gone = [task for each in without for task in each.tasks]
+            if self._starts(task, row) and self._plans_hold(gone):
                 needed = without
         return needed
 

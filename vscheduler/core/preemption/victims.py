@@ -287,8 +287,7 @@ class VictimCandidates:
         if not stays and self._has_nominations(unit.state):
             return None
         session, hook, tasks = self._session, self.hook, current.tasks
-        budgets, affinity_counts = session.cluster.budgets, session.affinity_counts
-        if not budgets.spare(tasks) or affinity_counts.would_break_affinity(tasks):
+        if not session.cluster.budgets.spare(tasks):
             return None
         if len(session.dispatch.unprotected(hook, claimant, tasks)) < len(tasks):
             return None

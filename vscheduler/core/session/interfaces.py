@@ -85,17 +85,13 @@ class Placement(Protocol):
 class PodAffinityCounts(views.PodAffinityCounts, Protocol):
     """Counts of pods per topology domain (core.placement.pod_affinity.counts)."""
 
-    @property
-    def has_affinity_placements(self) -> bool:
-        """Whether any pod was placed next to pods that its required affinity names."""
-
     def move(
         self, task: jobs.Task, row: int, presence: pod_affinity.PodPresence, step: int
     ) -> None:
         """Count the task with this presence (step 1), or remove the task again (step -1)."""
 
-    def would_break_affinity(self, tasks: Sequence[jobs.Task]) -> bool:
-        """Whether pods placed in this cycle rely on these pods for required affinity."""
+    def rests_on(self, task: jobs.Task, others: Iterable[jobs.Task]) -> bool:
+        """Whether required affinity, or a hard spread, of the waiting task counts these pods."""
 
 
 class Volumes(node_views.Volumes, Protocol):

@@ -24,6 +24,7 @@ class Step(Enum):
     WITHDRAWN = "withdrawn"
     SPARED = "spared"
     REPRIEVED = "reprieved"
+    LIFTED = "lifted"
     KEPT = "kept"
     STARTED = "started"
 
@@ -109,6 +110,18 @@ class Statement:
         self._cluster.give_back(task, row)
         self._operations.append((Step.WITHDRAWN, task, row))
 
+    def lift(self, task: jobs.Task) -> None:
+        """Remove a task that starts or waits from its node, to see what follows; only undone."""
+        state = self._cluster.job_state_of(task)
+        if state.status(task) is jobs.TaskStatus.PIPELINED:
+            self.withdraw(task)
+            return
+        if task.uid in self._decided.pipelined:  # an earlier statement has held it back
+            self.start(task)
+        row = self._cluster.layout.rows[state.node(task) or ""]
+        self._cluster.give_back(task, row)
+        self._operations.append((Step.LIFTED, task, row))
+
     def keep(self, reservation: snapshot.ReplacementReservation) -> None:
         """Reserve resources for a pod that doesn't exist yet."""
         self._cluster.reserve(reservation)
@@ -167,6 +180,8 @@ class Statement:
                     del self._evicts[task.uid]
                 case Step.WITHDRAWN:
                     self._cluster.take(task, row, jobs.TaskStatus.PIPELINED)
+                case Step.LIFTED:
+                    self._cluster.take(task, row, jobs.TaskStatus.ALLOCATED)
                 case Step.REPRIEVED:
                     self._cluster.evict(task, row)
                 case Step.KEPT:
@@ -192,6 +207,7 @@ class Statement:
         if self._needed is not None:
             self._wait_for_claims(self._needed)
         for step, task, row in self._operations:
+            assert step is not Step.LIFTED, f"{task.key} was only lifted to see what follows"
             if step is Step.WITHDRAWN:
                 decided.withdraw(task)
             elif step is Step.REPRIEVED:

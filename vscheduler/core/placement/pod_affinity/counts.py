@@ -6,7 +6,7 @@ node and by label value, made on first use and then updated by the session.
 """
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import TypeAlias
 
 import numpy as np
@@ -185,9 +185,6 @@ class PodAffinityCounts:
             frozenset[pod_affinity.AffinityTermOfPods],
             Mapping[pod_affinity.AffinityEffect, TopologyCounts],
         ] = {}
-        self._placed_by_affinity: dict[views.DomainCounts, Counter[Domain]] = {}
-        """Numbers of pods placed in this cycle for required affinity, by the pods required and by
-        where they are."""
         self._anyone = bool(found.pod_set_counts or found.term_counts)
 
     @property
@@ -216,32 +213,19 @@ class PodAffinityCounts:
             counts.move(row, presence, step)
             for total, weight in self._sums.get(item, ()):
                 total.move(row, presence, step * weight)
-        # Only pending tasks have required affinity in their state, so these were placed in this
-        # cycle.
-        for near in found.required_affinity:
-            code = int(near.pods.by_label(near.topology_key).codes[row])
-            self._placed_by_affinity.setdefault(near.pods, Counter())[near.topology_key, code] += (
-                step
-            )
 
-    @property
-    def has_affinity_placements(self) -> bool:
-        """Whether any pod was placed in this cycle by required affinity."""
-        return bool(self._placed_by_affinity)
+    def rests_on(self, task: jobs.Task, others: Iterable[jobs.Task]) -> bool:
+        """Whether required affinity, or a hard spread, of the waiting task counts these pods.
 
-    def would_break_affinity(self, tasks: Sequence[jobs.Task]) -> bool:
-        """Whether evicting these pods would break the required affinity of pods just placed."""
-        leaving: Counter[tuple[views.DomainCounts, Domain]] = Counter()
-        for task in tasks if self._placed_by_affinity else ():
-            found, row = self.state_of(task), self._layout.rows.get(task.node or "")
-            for counts in found.counted_in.values() if found and row is not None else ():
-                for (key, code), placed in self._placed_by_affinity.get(counts, {}).items():
-                    if placed and counts.by_label(key).codes[row] == code:
-                        leaving[counts, (key, code)] += 1
-        return any(
-            counts.by_label(key).expected_in(code) <= count
-            for (counts, (key, code)), count in leaving.items()
-        )
+        Other terms only keep the task away from pods.
+        """
+        found = self.state_of(task)
+        if found is None or not (found.required_affinity or found.spreading):
+            return False
+        counts = {near.pods for near in found.required_affinity}
+        counts |= {each.pods for each in found.spreading if each.spread.hard}
+        states = filter(None, map(self.state_of, others))
+        return any(not counts.isdisjoint(state.counted_in.values()) for state in states)
 
     def _first_state(self, task: jobs.Task) -> views.PodAffinityState | None:
         """Return the affinity state of a task seen for the first time; None without terms."""

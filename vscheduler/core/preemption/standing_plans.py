@@ -1,0 +1,156 @@
+"""Standing plans: what they rest on stays until their jobs have started.
+
+A plan places pods on nodes as evictions will leave the cluster. What makes a node suitable may be a
+pod elsewhere: for required affinity, topology spread, or a claim that is shared. So before further
+pods are evicted, all filters are asked again about each pod that is nominated to a node, by this
+plan or an earlier one, and about each pod that starts in this cycle.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from typing import TypeAlias
+
+from vscheduler.core.model import jobs
+from vscheduler.core.session import job_state, statement
+from vscheduler.core.session import session as working
+
+PROOF_COST = 100
+"""Approximate microseconds for placing one pod again on its node."""
+
+Places: TypeAlias = Sequence[tuple[jobs.Task, int]]
+"""Pods, each with the row of its node."""
+
+
+def hold(
+    session: working.Session,
+    trial: statement.Statement,
+    state: job_state.JobState,
+    changed: Collection[jobs.Task],
+) -> bool:
+    """Whether all standing plans hold after what the trial does; nothing is changed.
+
+    `state` is the job that the trial evicts for, and `changed` are the pods that leave or come.
+    Plans come true in any order, so each has to hold with the job's pods in place and without them.
+    """
+    if not may_break(session, state, changed):
+        return True
+    leaving = {evict.task.uid for evict in trial.evicts}
+    standing = [each for each in _standing(session) if each[0].uid not in leaving]
+    own = _own(session, state)
+    if own and not _hold_with(session, trial, state, standing, own=()):
+        return False
+    return _hold_with(session, trial, state, standing, own)
+
+
+def _hold_with(
+    session: working.Session,
+    trial: statement.Statement,
+    state: job_state.JobState,
+    standing: Places,
+    own: Places,
+) -> bool:
+    """Whether these pods can be placed again, one job after the other, first the standing ones.
+
+    Pods that merely wait for a release are nowhere meanwhile: nothing keeps their nodes for them.
+    """
+    places = [*standing, *own]
+    checkpoint = trial.checkpoint()
+    for task in reversed([*loose(session, state), *(task for task, _ in places)]):
+        trial.lift(task)
+    session.spend("standing plans", PROOF_COST * len(places))
+    by_job: defaultdict[jobs.JobId, list[tuple[jobs.Task, int]]] = defaultdict(list)
+    for task, row in places:
+        by_job[task.job].append((task, row))
+    holds = all(place(session, trial, each) for each in by_job.values())
+    trial.rollback(checkpoint)
+    return holds
+
+
+def may_break(
+    session: working.Session, state: job_state.JobState, changed: Collection[jobs.Task]
+) -> bool:
+    """Whether any standing plan may rest on these pods, present or absent; False is certain."""
+    if session.dispatch.rows_tell_all:
+        counts = session.affinity_counts
+        changed = [
+            task for task in changed if _has_claims(task) or counts.state_of(task) is not None
+        ]
+        if not changed:
+            return False
+    return any(
+        _may_rest_on(session, task, changed)
+        for task, _ in (*_standing(session), *_own(session, state))
+    )
+
+
+def place(session: working.Session, trial: statement.Statement, places: Places) -> bool:
+    """Let the pods of a job wait on these nodes where filters permit it; return whether all do.
+
+    A pod that needs others of the job comes after these, whatever the order.
+    """
+    left = list(places)
+    while left:
+        refused = []
+        for task, row in left:
+            if session.placement.feasible(task, row):
+                trial.pipeline(task, row)
+            else:
+                refused.append((task, row))
+        if len(refused) == len(left):
+            return False
+        left = refused
+    return True
+
+
+def _standing(session: working.Session) -> Places:
+    """Return the pods that start in this cycle, and then those that are nominated, the oldest
+    nominations first.
+    """
+    decided, rows = session.decided, session.layout.rows
+    found = [(bind.task, rows[bind.node]) for bind in decided.binds if _asks(bind.task)]
+    waiting = [
+        decided.pipelined[uid].task for uid in decided.nominations if uid in decided.pipelined
+    ]
+    for task in waiting:
+        state = session.job_state_of(task)
+        if state.status(task) in jobs.PLACED:  # a trial may have moved it, or given up its node
+            found.append((task, rows[state.node(task) or ""]))
+    return found
+
+
+def _own(session: working.Session, state: job_state.JobState) -> Places:
+    """Return the pods of the job that the trial would nominate."""
+    return [
+        (task, session.layout.rows[state.node(task) or ""])
+        for task in state.tasks(jobs.TaskStatus.PIPELINED)
+        if task.uid not in session.decided.nominations
+    ]
+
+
+def loose(session: working.Session, state: job_state.JobState) -> list[jobs.Task]:
+    """Return the pods of other jobs that wait on nodes which nothing keeps for them."""
+    decided = session.decided
+    return [
+        waits.task
+        for uid, waits in decided.pipelined.items()
+        if uid not in decided.nominations and waits.task.job != state.job.id
+    ]
+
+
+def _may_rest_on(session: working.Session, task: jobs.Task, others: Collection[jobs.Task]) -> bool:
+    """Whether answers about the task may depend on whether these pods are there."""
+    if not session.dispatch.rows_tell_all:
+        return True
+    if _has_claims(task) and any(map(_has_claims, others)):
+        return True
+    return session.affinity_counts.rests_on(task, others)
+
+
+def _has_claims(task: jobs.Task) -> bool:
+    return bool(task.volumes or task.pod_class.constraints.resource_claims)
+
+
+def _asks(task: jobs.Task) -> bool:
+    """Whether the task has any constraint that pods elsewhere may satisfy."""
+    limits = task.pod_class.constraints
+    return bool(limits.pod_affinity or limits.spread or _has_claims(task))
