@@ -135,9 +135,9 @@ class SchedulingLoop:
             await asyncio.sleep(self._pace.tick_seconds)
 
     def _log_objects_left_out(self) -> None:
-        """Log each invalid object once, and how many pods have no PodGroup.
+        """Log each invalid object once, and how many live pods have no PodGroup.
 
-        Nobody places a pod without a PodGroup.
+        Nobody places a pod without a PodGroup. Finished pods often outlive theirs.
         """
         rejected = set(self._mirror.rejections.values())
         for rejection in sorted(rejected - self._rejected, key=str):
@@ -149,7 +149,7 @@ class SchedulingLoop:
                 message=rejection.message,
             )
         self._rejected = rejected
-        ungrouped = sum(1 for _ in self._mirror.ungrouped())
+        ungrouped = sum(pod.lives for pod in self._mirror.ungrouped())
         if ungrouped != self._ungrouped:
             self._ungrouped = ungrouped
             log.info("pods.ungrouped", pods=ungrouped)

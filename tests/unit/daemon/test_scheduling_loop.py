@@ -234,15 +234,19 @@ async def test_a_pod_that_is_always_refused_does_not_busy_the_server(
 
 
 async def test_what_is_left_out_is_told_once(serve: Serve) -> None:
-    """A bad object by name and field; pods without a group by their number; the rest goes on."""
+    """A bad object by name and field; pods without a group by their number, but for
+    finished ones; the rest goes on.
+    """
     documents = pictures.documents(TWO_GANGS)
     pod = next(each for each in documents if each["metadata"]["name"] == "whole-0")
     loner = {**pod, "metadata": {"name": "loner", "namespace": "default", "uid": "u"}}
+    done = {**pod, "metadata": {"name": "done", "namespace": "default", "uid": "d"}}
+    done = {**done, "status": {"phase": "Succeeded"}}
     queue = next(each for each in documents if each["kind"] == "Queue")
     bad = {**queue, "metadata": {"name": "bad"}, "spec": {"weight": "much"}}
     with testing.capture_logs() as said:
         async with worlds.world(serve, TWO_GANGS) as made:
-            made.show(loner, bad)
+            made.show(loner, done, bad)
             await patience.until(lambda: len(made.bound()) == 3)
             await worlds.rest(made)
             exposition = made.observed.exposition().decode()
