@@ -24,13 +24,18 @@ MANAGER = "vscheduler"
 """Label and value that mark our PodGroups, as opposed to PodGroups of users and of Volcano."""
 
 WRITTEN = "vscheduler.io/written"
-"""Annotation: the spec fields that we wrote last, to detect edits by users."""
+"""Annotation: the spec fields, annotations and labels that we wrote last, to detect edits by
+users.
+"""
 
 MESSAGE_MAX = 1024
 """Of the condition about annotations: their values may be long."""
 
-COUNTED = ("minMember", "minResources")
-"""Fields that follow the owner after the PodGroup was created."""
+FOLLOWED = ("minMember", "minResources", "priorityClassName", "queue", "networkTopology")
+"""Fields that follow the owner and its newest pod after the PodGroup was created."""
+
+TEXTS = ("annotations", "labels")
+"""Parts of the metadata that follow, too, as far as pods and owners say them."""
 
 _REPLICAS = {
     ("apps", "ReplicaSet"): "replicas",
@@ -56,7 +61,9 @@ class Owner(msgspec.Struct, frozen=True, kw_only=True):
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
     replicas: int | None
-    """How many pods the controller wants at a time; None for unknown kinds."""
+    """How many pods the controller wants at a time; None for unknown kinds. A Job wants no more
+    pods than it lacks completions, and one when it is complete.
+    """
 
 
 class Member(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,7 +113,8 @@ def wanted(
 
     `owner` is the pod's controller, if readable. `name` is the name of the PodGroup, `scheduler`
     the pod's scheduler name.
-    `default_queue` comes from the namespace's annotation (group_terms.QUEUE), else from the daemon.
+    `default_queue` is that of a PodGroup that exists, else comes from the namespace's annotation
+    (group_terms.QUEUE), else from the daemon.
     Without `inherit_owner_annotations` all annotations of the owner are ignored, min-member
     included, as in Volcano. `problems` returns unusable annotations.
     """
@@ -122,7 +130,8 @@ def wanted(
     topology = terms.topology()
     if topology is not None:
         spec["networkTopology"] = topology
-    counted = {name: spec[name] for name in COUNTED}
+    texts = {"annotations": terms.annotations(), "labels": group_terms.labels(member.labels)}
+    written = {name: spec.get(name) for name in FOLLOWED} | texts
     conditions = _conditions(terms.problems)
     return {
         "apiVersion": API_VERSION,
@@ -130,11 +139,11 @@ def wanted(
         "metadata": {
             "namespace": member.namespace,
             "name": name,
-            "labels": {**group_terms.labels(member.labels), MANAGED_BY: MANAGER},
+            "labels": {**texts["labels"], MANAGED_BY: MANAGER},
             "annotations": {
-                **terms.annotations(),
+                **texts["annotations"],
                 translation.SCHEDULER: scheduler,
-                WRITTEN: _record(counted),
+                WRITTEN: _record(written),
             },
             "ownerReferences": [_reference(member)],
         },
@@ -173,26 +182,14 @@ def _stored_conditions(body: Mapping[str, Any]) -> list[Body]:
 def change(stored: Mapping[str, Any], wanted: Body) -> Body | None:
     """Return the merge patch that updates a PodGroup of ours, or None when nothing has to change.
 
-    Only the fields in COUNTED change, and only as long as they have the value we wrote: edits by
-    users stay. The condition about annotations changes, too. The patch carries the UID and
+    Only what is in FOLLOWED and TEXTS changes, and only as long as it has the value we wrote: edits
+    by users stay. The condition about annotations changes, too. The patch carries the UID and
     resourceVersion of `stored`, so the API server refuses the patch after a concurrent change.
     """
     metadata = stored.get("metadata", {})
     if metadata.get("labels", {}).get(MANAGED_BY) != MANAGER:
         return None
-    spec = stored.get("spec", {})
-    written = _read_record(metadata.get("annotations", {}).get(WRITTEN, ""))
-    fresh = {
-        name: wanted["spec"][name]
-        for name in COUNTED
-        if name in written
-        and _same(spec.get(name), written[name])
-        and not _same(spec.get(name), wanted["spec"][name])
-    }
-    patch: Body = {}
-    if fresh:
-        patch["spec"] = {name: _merged(spec.get(name), each) for name, each in fresh.items()}
-        patch["metadata"] = {"annotations": {WRITTEN: _record(written | fresh)}}
+    patch = _followed(stored, wanted)
     if unreadable(stored) != unreadable(wanted):
         others = [
             each for each in _stored_conditions(stored) if each.get("type") != group_names.CONDITION
@@ -202,6 +199,48 @@ def change(stored: Mapping[str, Any], wanted: Body) -> Body | None:
         return None
     identity = {name: metadata[name] for name in ("uid", "resourceVersion")}
     return patch | {"metadata": identity | patch.get("metadata", {})}
+
+
+def _followed(stored: Mapping[str, Any], wanted: Body) -> Body:
+    """Return the part of the patch for what follows; empty when nothing has to change."""
+    spec, metadata = stored.get("spec", {}), stored.get("metadata", {})
+    written = _read_record(metadata.get("annotations", {}).get(WRITTEN, ""))
+    now = _read_record(wanted["metadata"]["annotations"][WRITTEN])
+    fresh = {
+        name: now[name]
+        for name in FOLLOWED
+        if name in written
+        and _same(spec.get(name), written[name])
+        and not _same(spec.get(name), now[name])
+    }
+    texts = {
+        part: _fresh_texts(metadata.get(part, {}), written.get(part), now[part]) for part in TEXTS
+    }
+    patch: Body = {}
+    if fresh:
+        patch["spec"] = {name: _merged(spec.get(name), each) for name, each in fresh.items()}
+    if fresh or any(texts.values()):
+        kept = {part: _without_gaps(written[part] | texts[part]) for part in TEXTS if texts[part]}
+        texts["annotations"][WRITTEN] = _record(written | fresh | kept)
+        patch["metadata"] = {part: found for part, found in texts.items() if found}
+    return patch
+
+
+def _fresh_texts(
+    stored: Mapping[str, str], written: object, now: Mapping[str, str]
+) -> dict[str, str | None]:
+    """Return what changes of annotations or labels that nobody has edited; None for what goes."""
+    if not isinstance(written, dict):  # of an earlier release
+        return {}
+    return {
+        name: now.get(name)
+        for name in sorted(written.keys() | now.keys())
+        if stored.get(name) == written.get(name) != now.get(name)
+    }
+
+
+def _without_gaps(texts: Mapping[str, str | None]) -> dict[str, str | None]:
+    return {name: text for name, text in texts.items() if text is not None}
 
 
 def attachment(member: Member, group: str) -> Body:
@@ -219,7 +258,8 @@ def owner(body: Mapping[str, Any]) -> Owner:
     spec = body.get("spec", {}) if field is not None else {}
     replicas = spec.get(field)
     if replicas is not None and spec.get("completions") is not None:
-        replicas = min(replicas, spec["completions"])
+        succeeded = body.get("status", {}).get("succeeded") or 0
+        replicas = min(replicas, max(1, spec["completions"] - succeeded))
     return Owner(
         ref=OwnerRef(
             api_version=body["apiVersion"],

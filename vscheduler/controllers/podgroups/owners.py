@@ -80,9 +80,14 @@ class _Spec(wire.Struct, frozen=True):
     completions: int | None = None
 
 
+class _Status(wire.Struct, frozen=True):
+    succeeded: int | None = None
+
+
 class _Object(wire.Struct, frozen=True):
     metadata: wire.Metadata = wire.Metadata()
     spec: _Spec = _Spec()
+    status: _Status = _Status()
 
 
 _decode = msgspec.json.Decoder(_Object).decode
@@ -123,6 +128,7 @@ class Codec:
             "kind": str(self._kind),
             "metadata": {"name": metadata.name, "uid": metadata.uid},
             "spec": msgspec.structs.asdict(found.spec),
+            "status": msgspec.structs.asdict(found.status),
         }
         kept = {
             name: text

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from vscheduler.controllers.podgroups import auto_groups, deletion, owners, podgroup_creation
 from vscheduler.controllers.queues import queue_cache, queue_objects
-from vscheduler.core.model import jobs
+from vscheduler.core.model import jobs, pod_texts
 from vscheduler.mirror import state
 from vscheduler.mirror.decode import events, wire
 from vscheduler.mirror.translate import group_names, owner_references, pods, translation
@@ -62,15 +62,18 @@ class PodGroupLister:
         namespace, _, name = key.partition("/")
         origin = every[0].origin
         assert origin is not None, "pods without an origin are filtered out"
+        there = self._mirror.groups.get(key)
         return podgroup_creation.OwnedPods(
             namespace=namespace,
             name=name,
             scheduler=origin.scheduler,
-            default_queue=self._mirror.queue_of_namespace(namespace),
+            default_queue=(
+                self._mirror.queue_of_namespace(namespace) if there is None else there.job.queue
+            ),
             members=tuple(map(_member, every)),
             joining=tuple(_member(pod) for pod in newcomers.values() if pod.group != key),
             named=tuple(pod.uid for pod in newcomers.values() if pod.group == key),
-            seen=key in self._mirror.groups,
+            seen=there is not None,
         )
 
     def has(self, key: jobs.JobId) -> bool:
@@ -79,14 +82,12 @@ class PodGroupLister:
         return group is not None and self._is_ours(group)
 
     def differs(self, key: jobs.JobId, wanted: auto_groups.Body) -> bool:
-        """Whether the group's minimum, or what is said of its annotations, differs from the wanted
-        manifest.
-        """
+        """Whether the group differs from the wanted manifest in what follows its owner."""
         event = events.convert(events.Kind.POD_GROUP, wanted)
         assert isinstance(event, events.Upsert), "what we write can be read"
         assert isinstance(event.object, wire.PodGroup)
-        ours = translation.pod_group(event.object, "").job
-        theirs = self._mirror.groups[key].job
+        ours = translation.pod_group(event.object, "")
+        theirs = self._mirror.groups[key]
         return _followed(ours) != _followed(theirs)
 
     def owners(self) -> tuple[owners.Seen, ...]:
@@ -202,10 +203,15 @@ class StatusEvidence:
         return any(pod.holds_resources for pod in self._mirror.members(jobs.JobId(group.key)))
 
 
-def _followed(job: jobs.Job) -> tuple[object, ...]:
+def _followed(group: translation.Group) -> tuple[object, ...]:
     """Return what follows the owner."""
+    job = group.job
     said = [each.message for each in job.state.conditions if each.type == group_names.CONDITION]
-    return job.min_member, job.min_resources, said
+    texts = [
+        {name: text for name, text in found.items() if name.startswith(pod_texts.OWN)}
+        for found in (job.annotations, job.labels)
+    ]
+    return job.min_member, job.min_resources, job.queue, group.priority_class, texts, said
 
 
 def _belongs_to_group(pod: pods.Pod) -> bool:

@@ -45,14 +45,24 @@ def of_pod(pod: wire.Pod, group: str | None) -> OwnerTemplate | None:
     """Return the template for the PodGroup of a pod; `group` is the PodGroup's name in the pod, if
     any.
 
-    A pod with a PodGroup created by somebody else needs no template: None.
+    A pod with a PodGroup created by somebody else needs no template: None. A name tells whose an
+    automatic PodGroup is; what merely looks like one is a name that a client has given. Pods on
+    nodes may have come to another owner since.
     """
-    if group is not None and not group_names.is_automatic(group):
-        return None
     metadata = pod.metadata
+    if group is not None and not _is_automatic(group, pod):
+        return None
     kept = tuple(sorted(each for each in metadata.annotations.items() if DOMAIN in each[0]))
     spec = pod.spec
     return _template(controller(metadata), kept, spec.priority_class_name, spec.scheduler_name)
+
+
+def _is_automatic(group: str, pod: wire.Pod) -> bool:
+    if not group_names.is_automatic(group):
+        return False
+    owner = controller(pod.metadata)
+    uid = pod.metadata.uid if owner is None else owner.uid
+    return bool(pod.spec.node_name) or group_names.belongs(group, uid)
 
 
 def controller(metadata: wire.Metadata) -> Owner | None:

@@ -79,7 +79,9 @@ def test_the_whole_manifest() -> None:
             "annotations": {
                 "scheduling.volcano.sh/scheduler-name": "vscheduler",
                 "vscheduler.io/written": (
-                    '{"minMember":2,"minResources":{"cpu":"1","memory":"2Gi","pods":"2"}}'
+                    '{"annotations":{},"labels":{},"minMember":2,'
+                    '"minResources":{"cpu":"1","memory":"2Gi","pods":"2"},'
+                    '"networkTopology":null,"priorityClassName":"high","queue":"gold"}'
                 ),
             },
             "ownerReferences": [
@@ -267,7 +269,7 @@ def test_a_group_follows_its_owner() -> None:
         "minResources": {"cpu": "1500m", "memory": "3Gi", "pods": "3"},
     }
     written = json.loads(patch["metadata"]["annotations"][auto_groups.WRITTEN])
-    assert written == {name: after["spec"][name] for name in auto_groups.COUNTED}
+    assert written == json.loads(after["metadata"]["annotations"][auto_groups.WRITTEN])
 
 
 def test_resources_that_are_not_asked_for_any_more_go() -> None:
@@ -303,6 +305,60 @@ def test_what_a_user_edited_stays_beside_what_follows() -> None:
     assert patch["spec"] == {"minMember": 3}
     written = json.loads(patch["metadata"]["annotations"][auto_groups.WRITTEN])
     assert written["minResources"] == before["spec"]["minResources"]
+
+
+def test_a_group_follows_the_newest_template() -> None:
+    """Its queue, its class, Volcano's annotations and labels; what the template lost goes."""
+    texts = {"volcano.sh/jdb-min-available": "2", "volcano.sh/sla-waiting-time": "1h"}
+    before = wanted(member(annotations={QUEUE: "full", **texts}, priority_class="low"), owner())
+    texts = {"volcano.sh/sla-waiting-time": "2h", "volcano.sh/network-topology-mode": "soft"}
+    labels = {"volcano.sh/preemptable": "false"}
+    pod = member(annotations={QUEUE: "free", **texts}, labels=labels, priority_class="")
+    patch = auto_groups.change(stored(before), wanted(pod, owner()))
+    assert patch is not None
+    assert patch["spec"] == {
+        "queue": "free",
+        "priorityClassName": None,
+        "networkTopology": {"mode": "soft"},
+    }
+    assert patch["metadata"]["labels"] == labels
+    written = patch["metadata"]["annotations"].pop(auto_groups.WRITTEN)
+    assert patch["metadata"]["annotations"] == {**texts, "volcano.sh/jdb-min-available": None}
+    assert written == wanted(pod, owner())["metadata"]["annotations"][auto_groups.WRITTEN]
+
+
+def test_what_a_user_edited_of_queue_and_annotations_stays() -> None:
+    """Beside what follows; and all of a group that an earlier release has made."""
+    before = wanted(member(annotations={QUEUE: "full", "volcano.sh/a": "1"}), owner())
+    pod = member(annotations={QUEUE: "free", "volcano.sh/a": "2"}, priority_class="high")
+    edited = stored(before, queue="mine")
+    edited["metadata"]["annotations"]["volcano.sh/a"] = "mine"
+    patch = auto_groups.change(edited, wanted(pod, owner()))
+    assert patch is not None
+    assert patch["spec"] == {"priorityClassName": "high"}
+    assert patch["metadata"]["annotations"].keys() == {auto_groups.WRITTEN}
+    earlier = stored(before)
+    record = json.dumps({name: before["spec"][name] for name in ("minMember", "minResources")})
+    earlier["metadata"]["annotations"][auto_groups.WRITTEN] = record
+    assert auto_groups.change(earlier, wanted(pod, owner())) is None
+
+
+@pytest.mark.parametrize(
+    ("completions", "succeeded", "replicas"),
+    [(None, 1, 4), (4, None, 4), (8, 3, 4), (4, 2, 2), (4, 4, 1), (4, 9, 1)],
+)
+def test_a_job_wants_no_more_pods_than_it_still_has_to_complete(
+    completions: int | None, succeeded: int | None, replicas: int
+) -> None:
+    """Its finished pods may be gone, and nobody makes them anew."""
+    body = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "train", "uid": "j1"},
+        "spec": {"parallelism": 4, "completions": completions},
+        "status": {"succeeded": succeeded},
+    }
+    assert auto_groups.owner(body).replicas == replicas
 
 
 def test_a_pod_is_attached_by_its_uid() -> None:

@@ -50,6 +50,17 @@ def test_only_what_changes_for_groups_is_a_change() -> None:
     assert known.get("b") is None
 
 
+def test_a_job_changes_when_its_last_pods_are_fewer_than_run_at_once() -> None:
+    """Then a gang of it has fewer pods."""
+    codec, known = owners.Codec(owners.Kind.JOB), owners.Owners()
+    known.apply(owners.Listed(owners.Kind.JOB, ()))
+    for succeeded, expected in ((0, [2]), (1, []), (2, [1]), (3, [])):
+        body = msgspec.json.decode(item("j", parallelism=2, completions=3))
+        body["status"] = {"succeeded": succeeded}
+        (event,) = codec.change("MODIFIED", msgspec.json.encode(body))
+        assert [seen.owner.replicas for seen in known.apply(event)] == expected
+
+
 def test_what_seems_to_have_become_of_an_owner() -> None:
     """As far as its kind is watched; of a Job it is its parallelism that counts."""
     known = owners.Owners()

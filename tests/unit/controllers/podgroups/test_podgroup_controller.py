@@ -372,3 +372,56 @@ async def test_pods_whose_owner_is_gone_wait() -> None:
         made.a_pod("first", owner)
         await patience.until(lambda: len(made.server.calls) > 3)
         assert made.groups() == {}
+
+
+async def test_a_group_follows_the_pods_of_a_new_template() -> None:
+    """Queue and class are those of the newest pod. Whoever names no queue stays where it is."""
+    async with group_api.world() as made:
+        owner = made.a_replica_set("web", 2)
+
+        def a_pod(name: str, hour: int, queue: str, priority: str) -> None:
+            metadata: dict[str, Any] = {
+                "name": name,
+                "creationTimestamp": f"2026-01-01T{hour:02}:00:00Z",
+                "annotations": {"scheduling.volcano.sh/queue-name": queue} if queue else {},
+                "ownerReferences": [group_api.reference(owner)],
+            }
+            spec = {
+                "schedulerName": "vscheduler",
+                "priorityClassName": priority,
+                "containers": [{"name": "main"}],
+            }
+            made.server.put(group_api.PODS, {"metadata": metadata, "spec": spec})
+
+        def spec() -> dict[str, Any]:
+            (group,) = made.groups().values()
+            return {name: group["spec"].get(name) for name in ("queue", "priorityClassName")}
+
+        a_pod("old", 1, "full", "low")
+        await patience.until(lambda: made.group_of("old"))
+        assert spec() == {"queue": "full", "priorityClassName": "low"}
+        a_pod("new", 2, "free", "high")
+        await patience.until(lambda: spec()["queue"] == "free")
+        await made.rest()
+        assert spec() == {"queue": "free", "priorityClassName": "high"}
+        a_pod("newest", 3, "", "")
+        await patience.until(lambda: spec()["priorityClassName"] is None)
+        await made.rest()
+        assert spec()["queue"] == "free"
+
+
+async def test_a_name_that_a_client_gave_is_not_taken_for_an_automatic_one() -> None:
+    """Its group comes later. Meanwhile no other one is made, and the pod keeps its name."""
+    name = "model-307-0-7486df6b86"
+    async with group_api.world() as made:
+        owner = made.a_replica_set("model-307", 1)
+        metadata = {
+            "name": "leader",
+            "annotations": {"scheduling.k8s.io/group-name": name},
+            "ownerReferences": [group_api.reference(owner)],
+        }
+        spec = {"schedulerName": "vscheduler", "containers": [{"name": "main"}]}
+        made.server.put(group_api.PODS, {"metadata": metadata, "spec": spec})
+        await made.rest()
+        assert made.group_of("leader") == name
+        assert not made.groups()

@@ -3,7 +3,7 @@ from typing import Any
 from tests.unit.mirror import manifests
 from vscheduler.core.model import jobs
 from vscheduler.mirror.decode import wire
-from vscheduler.mirror.translate import owner_references
+from vscheduler.mirror.translate import group_names, owner_references
 
 QUEUE = "scheduling.volcano.sh/queue-name"
 
@@ -40,10 +40,28 @@ def test_pods_of_one_controller_share_their_origin() -> None:
 
 
 def test_pods_of_groups_that_others_made_keep_none() -> None:
-    """Of automatic groups they do: such a group may have to be made anew."""
-    seen = manifests.mirror(a_pod("a", "mine"), a_pod("b", "podgroup-5"), a_pod("c"))
+    """Of automatic groups they do: such a group may have to be made anew. LeaderWorkerSet gives
+    names that end in ten digits, and with some of them the check digits are right.
+    """
+    looks_like_ours = "model-307-0-7486df6b86"
+    assert group_names.is_automatic(looks_like_ours)
+    seen = manifests.mirror(
+        a_pod("a", "mine"),
+        a_pod("b", "podgroup-5"),
+        a_pod("c"),
+        a_pod("d", "podgroup-d"),
+        a_pod("e", group_names.short("second", "second"), ownerReferences=[owner("second")]),
+        a_pod("f", looks_like_ours, ownerReferences=[owner("second")]),
+    )
     found = {pod.key: pod.origin is not None for pod in seen.ungrouped()}
-    assert found == {"ns/a": False, "ns/b": True, "ns/c": True}
+    assert found == {
+        "ns/a": False,
+        "ns/b": False,
+        "ns/c": True,
+        "ns/d": True,
+        "ns/e": True,
+        "ns/f": False,
+    }
 
 
 def test_groups_know_whom_they_were_made_for() -> None:
