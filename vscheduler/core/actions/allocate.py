@@ -189,10 +189,9 @@ def _start_nominated(session: working.Session, state: job_state.JobState) -> Non
         turn = reasons.JobTurn(state, (task for task in tasks if not task.best_effort))
         _fill_all(session, trial, queue, turn)
         best_effort_placement = _best_effort(session, trial, queue, turn)
-        if _starts_elsewhere(best_effort_placement, queue, withdrawn):
+        if _move_to_free(best_effort_placement, queue, turn, withdrawn):
             nominated = {task.uid for task in tasks}
-            left = ordering.pending(session.dispatch, state)
-            turn.begin_anew(task for task in left if task.uid in nominated)
+            turn.begin_anew([task for task in turn.tasks if task.uid in nominated])
             _fill_all(session, trial, queue, turn)
         if best_effort_placement.needed():
             best_effort_placement.others({task.uid for task in tasks})
@@ -281,8 +280,7 @@ def _place(session: working.Session, queue: queues.Queue, turn: reasons.JobTurn)
             trial.commit()
             return not session.held_pods.holds_back(state)
         best_effort_placement = _best_effort(session, trial, queue, turn)
-        if _starts_elsewhere(best_effort_placement, queue):
-            turn.begin_anew(ordering.pending(session.dispatch, state))
+        _move_to_free(best_effort_placement, queue, turn)
         outcome = best_effort_placement.conclude()
         if outcome is best_effort.Outcome.NEITHER:
             search = attempt.place(session, trial, queue, state)
@@ -304,16 +302,24 @@ def _place(session: working.Session, queue: queues.Queue, turn: reasons.JobTurn)
     return starts and not session.held_pods.holds_back(state)
 
 
-def _starts_elsewhere(
-    placed: best_effort.BestEffortPlacement, queue: queues.Queue, since: int = 0
+def _move_to_free(
+    placed: best_effort.BestEffortPlacement,
+    queue: queues.Queue,
+    turn: reasons.JobTurn,
+    since: int = 0,
 ) -> bool:
-    """Whether a job that would wait for terminating pods has free nodes now, found by a search.
+    """Move a job that would wait for terminating pods to free nodes, if a search finds some.
 
-    `since` is the checkpoint after which the job's tasks were placed.
+    `since` is the checkpoint after which the job's tasks were placed. Return whether the job has
+    moved; the turn has the remaining tasks then.
     """
+    session, trial, state = placed.session, placed.trial, placed.state
     if placed.outcome() is not best_effort.Outcome.WAITS:
         return False
-    return attempt.start_now(placed.session, placed.trial, queue, placed.state, since)
+    if not attempt.start_now(session, trial, queue, state, since):
+        return False
+    turn.begin_anew(ordering.pending(session.dispatch, state))
+    return True
 
 
 def _begin(
