@@ -65,9 +65,10 @@ def test_a_gang_starts_on_free_nodes_beside_a_terminating_pod(
     assert decide(picture, "allocate", TIERS) == expected
 
 
-def test_a_gang_without_a_search_waits_where_it_is() -> None:
-    """Volcano places pods one by one, too."""
-    result = first(SMALL_FIRST, steps=0)
+@pytest.mark.parametrize("steps", [0, 1])
+def test_a_gang_without_a_search_waits_where_it_is(steps: int) -> None:
+    """Volcano places pods one by one, too. One step is too few for a search."""
+    result = first(SMALL_FIRST, steps=steps)
     assert not result.binds
     assert [(held.task.name, held.node) for held in result.pipelined] == [
         ("g-0", "n1"),
@@ -83,6 +84,14 @@ def test_a_gang_that_fits_only_later_waits_as_before() -> None:
     (group,) = [each for each in result.groups if each.job.endswith("/g")]
     assert group.reason is not None
     assert group.reason.code is decisions.ReasonCode.WAITS_FOR_RELEASE
+
+
+def test_a_gang_that_pods_were_evicted_for_keeps_its_places_until_it_fits() -> None:
+    """Free nodes are searched in each cycle, in vain so far."""
+    picture = SMALL_FIRST.replace("min=2 -@1 -@2", "min=2 -@2 -@3")
+    result = first(picture, nominated={"g-00000": "n1", "g-00001": "n2"})
+    assert not result.binds
+    assert result.carried.nominations == {"g-00000": "n1", "g-00001": "n2"}
 
 
 def test_a_nominated_pod_starts_on_another_node_that_is_free() -> None:

@@ -84,6 +84,9 @@ class Volumes(Protocol):
         Pods give their nodes up after the time-out; 0 is no time-out.
         """
 
+    def limit_attachments(self) -> None:
+        """Have attach limits count in searches for gangs; called by a plugin that looks at them."""
+
     def usable(
         self, pod_class: jobs.PodClass, layout: nodes.NodeLayout, *, binding: bool, zones: bool
     ) -> nodes.Mask | None:

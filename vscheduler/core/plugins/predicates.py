@@ -119,6 +119,8 @@ class Predicates(contracts.Plugin):
         self._volume_binding = bool(values["predicate.VolumeBindingEnable"])
         self._volume_zones = bool(values["predicate.VolumeZoneEnable"])
         self._volume_limits = bool(values["predicate.NodeVolumeLimitsEnable"])
+        if self._volume_limits:
+            self._volumes.limit_attachments()
         if self._volume_binding:
             self._volumes.bind_claims(float(values["volumebinding.bindTimeoutSeconds"]))
         self._devices = session.devices

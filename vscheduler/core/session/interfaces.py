@@ -3,7 +3,8 @@
 `core.cycle.open_session` passes in a Placement, the PodAffinityCounts, the Volumes and the Devices.
 """
 
-from collections.abc import Collection, Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from enum import Enum, auto
 from typing import Any, Protocol, TypeAlias
 
 import msgspec
@@ -105,6 +106,17 @@ class Volumes(node_views.Volumes, Protocol):
         """Whether claims are bound before pods: a plugin looks at them, and they can be read."""
 
     @property
+    def demands(self) -> "VolumeDemands":
+        """What volumes pods ask for, and nodes have."""
+
+    def intend(self, choices: Mapping[str, str | None]) -> None:
+        """Choose these volumes for these claims, by `namespace/name`, whatever else would fit; None
+        is a volume to be made. Empty: choose freely again.
+
+        Claims for which volumes are chosen already keep them.
+        """
+
+    @property
     def bind_timeout_seconds(self) -> float:
         """How long pods keep their nodes while a claim isn't bound; 0 without a limit."""
 
@@ -187,6 +199,64 @@ class Devices(node_views.Devices, Protocol):
     @property
     def demands(self) -> "DeviceDemands":
         """What a search for a whole gang asks."""
+
+
+class VolumeSupply(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """The existing volumes (P) that could be chosen for claims, by what these demand (D)."""
+
+    names: Sequence[str]
+    fits: NDArray[np.bool_]
+    """(D, P), whether the volume could be chosen for a claim with the demand."""
+    reach: Sequence[Ints]
+    """By volume, the nodes on which it can be used."""
+    provided: NDArray[np.bool_]
+    """(D, N), the nodes for which a new volume could be made instead."""
+
+
+class Exclusion(Enum):
+    """Where two pods can't run together."""
+
+    NOWHERE = auto()
+    ON_A_NODE = auto()
+    EVERYWHERE = auto()
+
+
+class VolumeDemands(Protocol):
+    """What volumes pods ask for, and nodes have (core.placement.volumes.demands)."""
+
+    def likeness(self, pod_class: jobs.PodClass) -> Hashable:
+        """Return what pods have in common that differ only in claims of their own, for which the
+        same volumes can be chosen; the class itself for all other pods.
+        """
+
+    def choosing(self, pod_class: jobs.PodClass) -> Sequence[str]:
+        """Return the pod's claims for which a volume is still to be chosen; like pods name like
+        claims in the same order.
+        """
+
+    def demand(self, key: str) -> Hashable:
+        """Return what a claim asks for: the same volumes satisfy claims that ask for the same."""
+
+    def supply(self, wanted: Sequence[str], most: int) -> VolumeSupply:
+        """Return the volumes that could be chosen for these claims, one of each demand.
+
+        Of volumes for the same nodes, only so many are named as `most` claims could need.
+        """
+
+    def attached(self, pod_class: jobs.PodClass) -> frozenset[tuple[str, str]]:
+        """Return the volumes of the pod that count against attach limits: driver and handle."""
+
+    def attachable(
+        self, driver: str, most: int, shared: Sequence[tuple[str, str]], *, later: bool
+    ) -> tuple[Ints, nodes.Mask]:
+        """Return how many more volumes of a driver each node can have (N,), and which of the
+        `shared` volumes (H, N) it has already.
+
+        Nodes that `most` more volumes can't bring beyond the limit have plenty.
+        """
+
+    def exclude(self, one: jobs.PodClass, other: jobs.PodClass) -> Exclusion:
+        """Return where two pods of these classes can't run together because of their volumes."""
 
 
 class DeviceDemands(Protocol):

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from vscheduler.core.api import contracts, views
 from vscheduler.core.model import gang_proof, jobs, pod_affinity, refusals, resources, snapshot
 from vscheduler.core.placement import nominated_pods
-from vscheduler.core.placement.gang_search import device_columns, limits, problem
+from vscheduler.core.placement.gang_search import device_columns, limits, problem, volume_rules
 from vscheduler.core.placement.pod_affinity import filters
 from vscheduler.core.session import job_state
 from vscheduler.core.session import session as working
@@ -43,6 +43,8 @@ class Assembled(msgspec.Struct, frozen=True, kw_only=True):
     """What the queue lets the pods ask for; None if evictions may change that."""
     samples: Sequence["_Sample"]
     """One pod of each kind."""
+    volumes: volume_rules.Choice | None = None
+    """The claims for which volumes are still to be chosen; None if there are none."""
 
     def scored(self) -> problem.Problem:
         """Return the problem with the order of preference, which is only needed for a search.
@@ -73,9 +75,16 @@ class Assembled(msgspec.Struct, frozen=True, kw_only=True):
         """Return pods and rows for kinds and rows of the problem, in the same order, but for pods
         that others have to come before.
         """
-        left = [iter(tasks) for tasks in self.tasks]
-        found = [(next(left[kind]), int(self.rows[place])) for kind, place in places]
+        found = [(task, int(self.rows[row])) for task, _, row in self._named(places)]
         return sorted(found, key=device_columns.follows)
+
+    def volumes_of(self, places: Sequence[tuple[int, int]]) -> dict[str, str | None]:
+        """Return which volumes claims have to get for all of these pods to fit, by claim."""
+        return {} if self.volumes is None else self.volumes.of(self._named(places))
+
+    def _named(self, places: Sequence[tuple[int, int]]) -> list[tuple[jobs.Task, int, int]]:
+        left = [iter(tasks) for tasks in self.tasks]
+        return [(next(left[kind]), kind, row) for kind, row in places]
 
 
 def assemble(
@@ -94,7 +103,8 @@ def assemble(
     borne = (
         device_columns.bearers(session.devices.demands, tasks) if session.devices.allocates else {}
     )
-    kinds = [list(each) for each in _kinds(session, state, tasks, borne).values()]
+    of_volumes = volume_rules.VolumeRules(session.volumes.demands, tasks, later=later)
+    kinds = [list(each) for each in _kinds(session, state, tasks, borne, of_volumes).values()]
     requirements, sub_groups = _requirements(state, kinds)
     devices = np.max(
         [session.counted(each[0]) - session.request(each[0]) for each in kinds], axis=0
@@ -136,12 +146,10 @@ def assemble(
         ),
     )
     whole = _Rules(session, samples, rows, later=later).add_to(whole)
+    whole = _with_devices(session, [each[0] for each in kinds], borne, whole, rows, later=later)
+    whole, choice = of_volumes.add_to(whole, kinds, rows, evicting=most is not None)
     return Assembled(
-        given=_with_devices(session, [each[0] for each in kinds], borne, whole, rows, later=later),
-        tasks=kinds,
-        rows=rows,
-        limits=of_queue,
-        samples=samples,
+        given=whole, tasks=kinds, rows=rows, limits=of_queue, samples=samples, volumes=choice
     )
 
 
@@ -163,7 +171,7 @@ def _with_devices(
     )
     if near:
         whole = replace(whole, near=(*whole.near, *near))
-    return whole if found is None else found.add_to(whole, rows)
+    return whole if found is None else found.on(rows).add_to(whole)
 
 
 def _kinds(
@@ -171,6 +179,7 @@ def _kinds(
     state: job_state.JobState,
     tasks: Sequence[jobs.Task],
     borne: Mapping[jobs.TaskId, frozenset[str]],
+    of_volumes: volume_rules.VolumeRules,
 ) -> dict[Hashable, list[jobs.Task]]:
     """Return equal pods together."""
     kinds: dict[Hashable, list[jobs.Task]] = {}
@@ -178,6 +187,8 @@ def _kinds(
         like: Hashable = task.pod_class
         if task.pod_class.constraints.resource_claims:
             like = session.devices.demands.likeness(task.pod_class), borne.get(task.uid)
+        elif task.volumes and not of_volumes.shares(task.pod_class):
+            like = session.volumes.demands.likeness(task.pod_class)
         key = (
             like,
             nominated_pods.likeness(session, task),
@@ -261,7 +272,8 @@ class _Sample:
         for result in session.placement.verdicts(task, session.cluster.view()):
             code = refusals.of(result.refusal).code
             self.asked.add(code)
-            self.is_lasting &= not result.temporary or bool(result.passes.all())
+            if code is not refusals.RefusalCode.NO_VOLUME:  # what is given away is gone
+                self.is_lasting &= not result.temporary or bool(result.passes.all())
             if code not in RULED and not (most is not None and result.curable):
                 usable &= result.passes if result.later is None else result.later
                 if not later:

@@ -175,14 +175,23 @@ def could_help(session: working.Session, state: job_state.JobState) -> bool:
     job = state.job
     if len(job.classes) > 1 or job.roles_count or state.sub_groups is not None:
         return True
-    for limits in (pod_class.constraints for pod_class in job.classes):
-        if limits.pod_affinity or limits.spread or len(limits.pod_anti_affinity) > 1:
-            return True
-        if limits.resource_claims:
-            return True
+    if any(_is_restricted(session, pod_class) for pod_class in job.classes):
+        return True
     if session.affinity_counts.nobody and not session.nominated.anybody:
         return False
     return len({nominated_pods.likeness(session, task) for task in job.tasks}) > 1
+
+
+def _is_restricted(session: working.Session, pod_class: jobs.PodClass) -> bool:
+    """Whether more than the size of such pods and one rule decides on their nodes."""
+    limits = pod_class.constraints
+    return bool(
+        limits.pod_affinity
+        or limits.spread
+        or len(limits.pod_anti_affinity) > 1
+        or limits.resource_claims
+        or session.volumes.demands.choosing(pod_class)
+    )
 
 
 class Attempt:
@@ -213,9 +222,12 @@ class Attempt:
         tasks = self._pending()
         for room in rooms:
             self.proof = None
-            places = self.find(tasks, room)
+            if not tasks:
+                continue
+            assembled = self.assembled(tasks, room)
+            places = self._solve(assembled, (self._state.job.id, room))
             if places is not None:
-                return self._place(trial, places)
+                return self._place(trial, assembled, places)
             if self.over_limit or self.is_left:
                 break
         return False
@@ -228,7 +240,7 @@ class Attempt:
             return Outcome.FAILED
         places = self._solve(assembled, (self._state.job.id, Room.IDLE))
         if places is not None:
-            placed = self._place(trial, assembled.on_nodes(places))
+            placed = self._place(trial, assembled, places)
             return Outcome.PLACED if placed else Outcome.FAILED
         # The tasks are placed one by one for the sake of the reason why they don't fit.
         return Outcome.LEFT if self._session.work_budget.is_late else Outcome.FAILED
@@ -403,8 +415,21 @@ class Attempt:
             and not (found.over_limit and found.proved),
         )
 
-    def _place(self, trial: statement.Statement, places: Sequence[tuple[jobs.Task, int]]) -> bool:
+    def _place(
+        self,
+        trial: statement.Statement,
+        assembled: assembly.Assembled,
+        places: Sequence[tuple[int, int]],
+    ) -> bool:
         """Place the tasks there; place none if any filter or hook disagrees."""
+        self._session.volumes.intend(assembled.volumes_of(places))
+        placed = self._place_each(trial, assembled.on_nodes(places))
+        self._session.volumes.intend({})
+        return placed
+
+    def _place_each(
+        self, trial: statement.Statement, places: Sequence[tuple[jobs.Task, int]]
+    ) -> bool:
         session, before = self._session, trial.checkpoint()
         for task, row in places:
             choice = None

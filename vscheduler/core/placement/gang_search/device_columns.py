@@ -1,70 +1,16 @@
 """Device columns: devices as further resources of the problem of a gang.
 
-Of a node's devices that match several requests, each can be used once. By Hall's theorem, pods fit
-if for every set of requests, no more devices are asked for than match any of them. So each set is a
-column, like a resource. Of alternatives, any device counts, and the smallest number; constraints
-between devices aren't part of the problem: what is found is checked by the filters.
+Of alternatives, any device counts, and the smallest number; constraints between devices aren't part
+of the problem: what is found is checked by the filters.
 """
 
-import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
-import msgspec
 import numpy as np
-from msgspec.structs import replace
 
 from vscheduler.core.model import jobs
-from vscheduler.core.placement.gang_search import problem
+from vscheduler.core.placement.gang_search import columns, problem
 from vscheduler.core.session import interfaces
-
-SETS_MAX = 4
-"""Of how many different requests all sets are columns; of more, the single ones and all of them."""
-
-
-class DeviceColumns(msgspec.Struct, frozen=True, kw_only=True):
-    """What the pods of a gang ask for and nodes have, by column."""
-
-    requests: problem.Ints
-    """(K, C)."""
-    free: problem.Ints
-    """(N, C)."""
-    idle: problem.Ints
-    """What of `free` is there without evictions, (N, C)."""
-    shared: tuple[problem.Pool, ...]
-    """Nodes that share devices, with room for these columns only."""
-
-    def add_to(self, whole: problem.Problem, rows: problem.Ints) -> problem.Problem:
-        """Return the problem with these columns. Its own columns come first."""
-        plenty = np.full(self.free.shape[1], problem.PLENTY, dtype=np.int64)
-        before = np.full(whole.free.shape[1], problem.PLENTY, dtype=np.int64)
-        nothing = np.zeros((rows.size, plenty.size), dtype=np.int64)
-        room = whole.queue_room
-        return replace(
-            whole,
-            kinds=tuple(
-                replace(
-                    kind,
-                    request=np.concatenate([kind.request, self.requests[at]]),
-                    reserved=None
-                    if kind.reserved is None
-                    else np.concatenate([kind.reserved, nothing], axis=1),
-                )
-                for at, kind in enumerate(whole.kinds)
-            ),
-            free=np.concatenate([whole.free, self.free[rows]], axis=1),
-            idle=None
-            if whole.idle is None
-            else np.concatenate([whole.idle, self.idle[rows]], axis=1),
-            queue_room=None if room is None else np.concatenate([room, plenty]),
-            pools=(
-                *(replace(each, room=np.concatenate([each.room, plenty])) for each in whole.pools),
-                *(
-                    problem.Pool(rows=each.rows[rows], room=np.concatenate([before, each.room]))
-                    for each in self.shared
-                    if each.rows[rows].any()
-                ),
-            ),
-        )
 
 
 def bearers(
@@ -96,7 +42,7 @@ def columns_of(
     *,
     later: bool,
     evicting: bool,
-) -> DeviceColumns | None:
+) -> columns.Columns | None:
     """Return the columns for these pods, one of each kind; None if numbers don't decide.
 
     `borne` are the shared claims that some of the pods stand for.
@@ -107,7 +53,7 @@ def columns_of(
     kinds = list(dict.fromkeys(demand for each in wanted for demand, _ in each))
     if not kinds:
         return None
-    sets = list(_sets(len(kinds)))
+    sets = list(columns.sets(len(kinds)))
     requests = np.array(
         [
             [sum(n for demand, n in each if kinds.index(demand) in chosen) for chosen in sets]
@@ -126,21 +72,12 @@ def columns_of(
             for chosen in sets
         ]
         shared.append(problem.Pool(rows=mask, room=np.array(rooms, dtype=np.int64)))
-    return DeviceColumns(
+    return columns.Columns(
         requests=requests,
         free=np.stack(free, axis=1),
         idle=np.stack(idle, axis=1),
         shared=tuple(shared),
     )
-
-
-def _sets(size: int) -> Iterator[tuple[int, ...]]:
-    if size <= SETS_MAX:
-        for count in range(1, size + 1):
-            yield from itertools.combinations(range(size), count)
-        return
-    yield from ((at,) for at in range(size))
-    yield tuple(range(size))
 
 
 def together(

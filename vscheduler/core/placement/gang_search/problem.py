@@ -76,6 +76,36 @@ class Spread(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     max_skew: int
 
 
+class Volumes(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """Existing volumes (P) that claims of the pods compete for: each is for one claim."""
+
+    own: tuple[tuple[int, ...], ...]
+    """By kind, the demands (D) of the claims that each of its pods has for itself."""
+    shared: tuple[tuple[int, ...], ...]
+    """By kind, the claims that its pods use together, and perhaps with pods of other kinds."""
+    shared_demands: tuple[int, ...]
+    """The demand of each shared claim. All its pods must reach its volume."""
+    fits: Flags
+    """Volumes that satisfy a demand, (D, P)."""
+    reach: tuple[Ints, ...]
+    """By volume, the rows on which it can be used."""
+    provided: Flags
+    """Rows on which a demand is satisfied without any of the volumes, (D, N)."""
+
+
+class Attached(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """The attach limit of one driver: how many volumes a node can have."""
+
+    room: Ints
+    """How many more each node can have, (N,)."""
+    own: Ints
+    """By kind, how many volumes each pod brings that no other pod of the gang has, (K,)."""
+    shared: Flags
+    """Kinds (K, H) that use a volume that others may use; on each node it counts once."""
+    there: Flags
+    """Nodes (H, N) that have such a volume already."""
+
+
 class Pool(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """Nodes on which the pods together may ask for so much, whatever is free."""
 
@@ -118,6 +148,8 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     apart: tuple[Apart, ...] = ()
     near: tuple[Near, ...] = ()
     spread: tuple[Spread, ...] = ()
+    volumes: Volumes | None = None
+    attached: tuple[Attached, ...] = ()
     exact: bool = True
     """Whether the problem shows all that decides. Otherwise it may be stricter than the filters
     are, and a search that finds nothing proves nothing."""
@@ -130,7 +162,14 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     @property
     def rules(self) -> int:
         """How many rules there are about more than one pod."""
-        return len(self.pools) + len(self.apart) + len(self.near) + len(self.spread)
+        return len(self._rules())
+
+    def _rules(self) -> "tuple[Rule, ...]":
+        volumes = () if self.volumes is None else (self.volumes,)
+        return (
+            *(*self.pools, *self.apart, *self.near, *self.spread),
+            *(*volumes, *self.attached),
+        )
 
     def key(self) -> bytes:
         """Return all that the answer depends on, but for the order of preference."""
@@ -154,6 +193,17 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, eq=False):
                 replace(rule, kind=numbers[rule.kind], counted=rule.counted[kept])
                 for rule in self.spread
                 if rule.kind in numbers
+            ),
+            volumes=None
+            if self.volumes is None
+            else replace(
+                self.volumes,
+                own=tuple(self.volumes.own[kind] for kind in kept),
+                shared=tuple(self.volumes.shared[kind] for kind in kept),
+            ),
+            attached=tuple(
+                replace(rule, own=rule.own[kept], shared=rule.shared[kept])
+                for rule in self.attached
             ),
         )
 
@@ -180,14 +230,15 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             yield kind.request.tobytes()
             yield np.packbits(kind.usable).tobytes()
             yield b"" if kind.reserved is None else kind.reserved.tobytes()
-        rules: tuple[Pool | Apart | Near | Spread, ...]
-        rules = (*self.pools, *self.apart, *self.near, *self.spread)
-        for rule in rules:
+        for rule in self._rules():
             yield type(rule).__name__.encode()
             for name in rule.__struct_fields__:
                 value = getattr(rule, name)
                 for part in value if isinstance(value, tuple) else (value,):
                     yield part.tobytes() if isinstance(part, np.ndarray) else repr(part).encode()
+
+
+Rule: TypeAlias = Pool | Apart | Near | Spread | Volumes | Attached
 
 
 class Found(msgspec.Struct, frozen=True):

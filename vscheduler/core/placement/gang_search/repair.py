@@ -20,7 +20,7 @@ Move = tuple[int, int, int]
 
 def is_possible(given: problem.Problem) -> bool:
     """Whether pods may be moved one by one: no rule but amounts and usable nodes matters."""
-    rules = (*given.apart, *given.near, *given.spread, *given.pools, *given.sub_groups)
+    rules = given.rules or given.sub_groups
     limited = given.queue_room is not None or given.idle is not None
     return not rules and not limited and all(each.reserved is None for each in given.kinds)
 

@@ -7,7 +7,7 @@ from collections import defaultdict
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.core.placement.gang_search import problem
+from vscheduler.core.placement.gang_search import problem, volume_matching
 
 DIGEST_BYTES = 12
 DIGITS = 9
@@ -46,6 +46,10 @@ class State:
         self._near = [[domains.copy() for domains in rule.present] for rule in given.near]
         self._near_any = [int(not rule.first_anywhere) for rule in given.near]
         self._spread = [rule.present.copy() for rule in given.spread]
+        self._volumes = (
+            None if given.volumes is None else volume_matching.VolumeMatching(given.volumes)
+        )
+        self._attached = [volume_matching.AttachedVolumes(rule) for rule in given.attached]
         self.places = np.zeros_like(self._barred) if places is None else places.copy()
         """(K, N), how many pods of one kind the node takes, if it takes no others. Rules about the
         order of pods aside, this can only become less."""
@@ -106,7 +110,11 @@ class State:
         self.changes.append(rows)
 
     def remove(self, kind: int, row: int) -> None:
-        """Remove a pod from its node, whenever it was placed. Nothing can be taken back then."""
+        """Remove a pod from its node, whenever it was placed. Nothing can be taken back then.
+
+        Only where no rule is about volumes, which are matched in the order of the pods.
+        """
+        assert self._volumes is None
         self._undo.clear()
         self._seats = None
         self.left[kind] += 1
@@ -186,16 +194,7 @@ class State:
 
         Of nodes alike it is the one with the best score.
         """
-        rows: problem.Ints = (self.places[kind] > 0).nonzero()[0]
-        for pool, room in zip(self.problem.pools, self._pools, strict=True):
-            if (self.requests[kind] > room)[self._asks[kind]].any():
-                rows = rows[~pool.rows[rows]]
-        for number, near in enumerate(self.problem.near):
-            if near.kind == kind:
-                rows = rows[self._is_near(number, near, rows)]
-        for number, spread in enumerate(self.problem.spread):
-            if spread.kind == kind:
-                rows = rows[self._is_spread(number, spread, rows)]
+        rows = self._passing(kind)
         if self._unlike:
             return rows
         # Of equal nodes, the best one is written last, and of equal scores the first row.
@@ -207,6 +206,24 @@ class State:
         first[self._likeness[order]] = order
         kept: problem.Ints = np.sort(first[first >= 0])
         return kept
+
+    def _passing(self, kind: int) -> problem.Ints:
+        """Return the rows that take one more pod now."""
+        rows: problem.Ints = (self.places[kind] > 0).nonzero()[0]
+        for pool, room in zip(self.problem.pools, self._pools, strict=True):
+            if (self.requests[kind] > room)[self._asks[kind]].any():
+                rows = rows[~pool.rows[rows]]
+        for number, near in enumerate(self.problem.near):
+            if near.kind == kind:
+                rows = rows[self._is_near(number, near, rows)]
+        for number, spread in enumerate(self.problem.spread):
+            if spread.kind == kind:
+                rows = rows[self._is_spread(number, spread, rows)]
+        for attached in self._attached:
+            rows = rows[attached.takes(kind, rows)]
+        if self._volumes is not None:
+            rows = rows[self._volumes.takes(kind, rows)]
+        return rows
 
     def prospects(self) -> problem.Ints:
         """Return `places` without nodes that required affinity keeps closed for good, (K, N)."""
@@ -298,6 +315,8 @@ class State:
         return rows[0] if len(rows) == 1 else np.unique(np.concatenate(rows))
 
     def _count(self, kind: int, row: int, step: int) -> None:
+        """Let a pod count for the rules (step 1), or the last one that does so no longer (-1)."""
+        self._count_volumes(kind, row, step)
         for number, pool in enumerate(self.problem.pools):
             if pool.rows[row]:
                 self._pools[number] -= step * self.requests[kind]
@@ -310,6 +329,14 @@ class State:
         for number, spread in enumerate(self.problem.spread):
             if spread.counted[kind] and spread.codes[row] >= 0 and spread.eligible[row]:
                 self._spread[number][spread.codes[row]] += step
+
+    def _count_volumes(self, kind: int, row: int, step: int) -> None:
+        if self._volumes is not None and step > 0:
+            self._volumes.place(kind, row)
+        elif self._volumes is not None:
+            self._volumes.take_back()
+        for attached in self._attached:
+            attached.count(kind, row, step)
 
     def _is_near(self, number: int, near: problem.Near, rows: problem.Ints) -> problem.Flags:
         passes = np.ones(rows.size, dtype=np.bool_)
@@ -358,6 +385,10 @@ def _alike(given: problem.Problem) -> list[int]:
     for spread in given.spread:
         columns.append(_by_domain(spread.codes, spread.present))
         columns.append(np.stack([spread.eligible, np.isin(spread.codes, spread.domains)], axis=1))
+    for attached in given.attached:
+        columns += [attached.room, attached.there.T]
+    if given.volumes is not None:
+        columns.append(volume_matching.likeness(given.volumes))
     table = np.concatenate(
         [np.asarray(each, dtype=np.int64).reshape(size, -1) for each in columns], axis=1
     )

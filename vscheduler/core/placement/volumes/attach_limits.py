@@ -5,8 +5,8 @@ that are still attached without a pod.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeAlias
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,16 @@ Handle: TypeAlias = tuple[str, str]
 """A driver, and the volume's name for the driver."""
 
 UNLIMITED = np.iinfo(np.int64).max // 2
+
+
+class _Held(NamedTuple):
+    """The volumes of a node."""
+
+    used: Mapping[Handle, bool]
+    """Volumes that pods use, and whether any of these pods is going to stay."""
+    now: Collection[Handle]
+    later: Collection[Handle]
+    """The volumes after pods have left."""
 
 
 class AttachLimits:
@@ -58,6 +68,28 @@ class AttachLimits:
         handles = set(map(self._handle, volumes))
         return Counter(handle[0] for handle in handles if handle is not None)
 
+    def handles(self, volumes: Iterable[constraints.PodVolume]) -> set[Handle]:
+        """Return the volumes that count, on any node."""
+        return {handle for handle in map(self._handle, volumes) if handle is not None}
+
+    def free(self, driver: str, most: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return how many volumes of a driver each node can have (N,), plenty where `most` more
+        don't matter, and the rows where they may.
+        """
+        limit = self.limit(driver)
+        near = self.at_most() + most > limit
+        return np.where(near, limit, UNLIMITED), np.flatnonzero(near)
+
+    def on(
+        self, driver: str, row: int, there: users.UsersByVolume, *, later: bool
+    ) -> tuple[int, set[Handle]]:
+        """Return how many volumes of a driver a node has, now or after pods have left, and those
+        that pods use there, which no other pod has attached once more.
+        """
+        held = self._held(row, there)
+        count = Counter(_drivers(held.later if later else held.now))[driver]
+        return count, {each for each, stays in held.used.items() if stays or not later}
+
     def passes(
         self, volumes: Sequence[constraints.PodVolume], row: int, there: users.UsersByVolume
     ) -> tuple[bool, bool]:
@@ -67,21 +99,24 @@ class AttachLimits:
         """
         name = self._layout.names[row]
         node = self._stored.csi_nodes.get(name, storage.CsiNode(name=name))
-        wanted = set(map(self._handle, volumes))
+        wanted, held = self.handles(volumes), self._held(row, there)
+        staying = {handle for handle, stays in held.used.items() if stays}
+        return (
+            _fit(node.limits, Counter(_drivers(held.now)), wanted - held.used.keys()),
+            _fit(node.limits, Counter(_drivers(held.later)), wanted - staying),
+        )
+
+    def _held(self, row: int, there: users.UsersByVolume) -> "_Held":
+        """Return the volumes of a node, and of those the ones that pods use."""
         used: dict[Handle, bool] = {}
-        """Whether any pod is going to stay, by volume."""
         for volume, (staying, _, coming) in there.items():
             handle = self._handle(volume)
             if handle is not None:
                 used[handle] = used.get(handle, False) or staying + coming > 0
-        attached = map(self._attached, self._stored.attachments.get(name, ()))
-        now = {*used, *filter(None, attached)}
+        attachments = self._stored.attachments.get(self._layout.names[row], ())
+        now = {*used, *filter(None, map(self._attached, attachments))}
         later = {handle for handle in now if used.get(handle, True)}
-        held = {handle for handle, stays in used.items() if stays}
-        return (
-            _fit(node.limits, Counter(_drivers(now)), wanted - used.keys()),
-            _fit(node.limits, Counter(_drivers(later)), wanted - held),
-        )
+        return _Held(used, now, later)
 
     def _handle(self, volume: constraints.PodVolume) -> Handle | None:
         """Return the volume as it counts; None if it doesn't."""

@@ -5,7 +5,7 @@ given away for the rest of the cycle; so is a node chosen for a claim that sever
 """
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 import msgspec
@@ -13,6 +13,7 @@ import numpy as np
 
 from vscheduler.core.model import claim_decisions, computed, constraints, jobs, nodes, storage
 from vscheduler.core.placement.volumes import claims, tables
+from vscheduler.core.session import interfaces
 
 Choices: TypeAlias = Mapping[str, str | None]
 """By claim, the chosen volume, or None for a volume to be made."""
@@ -41,6 +42,8 @@ class Binding:
         """By class, volumes chosen in this cycle."""
         self._versions: Counter[str] = Counter()
         """By class, how often `_given` has changed."""
+        self._intended: Choices = {}
+        """What claims get that have no choice yet; see `intend`."""
 
     def decided(
         self, task: jobs.Task, needs: claims.Needs, row: int
@@ -104,6 +107,59 @@ class Binding:
                 del self._chosen[key]
                 self._give(key, known.volume, given=False)
 
+    def intend(self, choices: Choices) -> None:
+        """Choose these volumes for these claims, and for no others; see interfaces.Volumes."""
+        for key in {*self._intended, *choices}:
+            self._versions[self._stored.claims[key].class_name] += 1
+        self._intended = choices
+
+    def _taken(self, of_class: str) -> Collection[str]:
+        """Return the volumes of a class that are chosen, or are to be chosen, for other claims."""
+        given = self._given.get(of_class, {})
+        if not self._intended:
+            return given
+        return {*given, *filter(None, self._intended.values())}
+
+    def choosing(self, needs: claims.Needs) -> list[storage.Claim]:
+        """Return the claims for which a volume is still to be chosen."""
+        return [
+            claim
+            for claim in needs.delayed
+            if not claim.selected_node
+            and claim.key not in self._intended
+            and self._decided(claim) is None
+            and self._reserved(claim) is None
+        ]
+
+    def supply(self, wanted: Sequence[storage.Claim], most: int) -> interfaces.VolumeSupply:
+        """Return the volumes that could be chosen for these claims; see interfaces.VolumeDemands.
+
+        If more than `most` volumes for the same nodes satisfy a demand, other claims leave one of
+        the first `most`, so the rest doesn't matter.
+        """
+        names: list[str] = []
+        fits: list[tuple[int, int]] = []
+        reach: list[tables.Ints] = []
+        for of_class in sorted({claim.class_name for claim in wanted}):
+            table = self._table(of_class)
+            if table is None:
+                continue
+            taken, number = self._taken(of_class), dict[int, int]()
+            for demand, claim in enumerate(wanted):
+                if claim.class_name != of_class:
+                    continue
+                for position in table.first(table.fitting(claim, taken), most).tolist():
+                    if position not in number:
+                        number[position] = len(names)
+                        names.append(table.volumes[position].name)
+                        reach.append(table.reach(position))
+                    fits.append((demand, number[position]))
+        flags = np.zeros((len(wanted), len(names)), dtype=np.bool_)
+        for pair in fits:
+            flags[pair] = True
+        provided = np.array([self._provisioned(claim) for claim in wanted], dtype=np.bool_)
+        return interfaces.VolumeSupply(names=names, fits=flags, reach=reach, provided=provided)
+
     def _give(self, key: str, volume: str | None, *, given: bool) -> None:
         of_class = self._stored.claims[key].class_name
         self._versions[of_class] += 1
@@ -120,7 +176,7 @@ class Binding:
         roomy = bindable.copy()
         free: list[storage.Claim] = []
         for claim in needs.delayed:
-            mask = self._decided(claim)
+            mask = self._intent(claim) if claim.key in self._intended else self._decided(claim)
             if mask is not None:
                 bindable &= mask
                 continue
@@ -154,7 +210,7 @@ class Binding:
                 nowhere = np.zeros(self._layout.size, dtype=np.bool_)
                 found.update((claim.key, nowhere) for claim in choosing)
                 continue
-            given = self._given.get(of_class, {})
+            given = self._taken(of_class)
             chosen = table.on_every_row([table.fitting(claim, given) for claim in choosing])
             for claim, positions in zip(choosing, chosen, strict=True):
                 found[claim.key] = positions != tables.NONE
@@ -181,6 +237,13 @@ class Binding:
         if chosen is None or chosen.volume is None:
             return self._provisioned(claim)
         return tables.usable(self._stored.volumes[chosen.volume].affinity, self._layout)
+
+    def _intent(self, claim: storage.Claim) -> nodes.Mask:
+        """Return where the claim can be used with the volume that it is to get, (N,)."""
+        volume = self._intended[claim.key]
+        if volume is None:
+            return self._provisioned(claim)
+        return tables.usable(self._stored.volumes[volume].affinity, self._layout)
 
     def _is_shared(self, claim: storage.Claim) -> bool:
         """Whether several waiting pods of one job use the claim.
@@ -253,22 +316,15 @@ class Binding:
         choices: dict[str, str | None] = {}
         free: list[storage.Claim] = []
         for claim in needs.delayed:
-            chosen = self._chosen.get(claim.key)
-            if chosen is not None:
-                choices[claim.key] = chosen.volume
-            elif claim.selected_node:
-                choices[claim.key] = None
-            elif (reserved := self._reserved(claim)) is not None and tables.usable(
-                reserved.affinity, self._layout
-            )[row]:
-                choices[claim.key] = reserved.name
+            if self._is_settled(claim, row):
+                choices[claim.key] = self._settled(claim)
             else:
                 free.append(claim)
         for of_class, members in _by_class(free).items():
             table = self._table(of_class)
             positions = [tables.NONE] * len(members)
             if table is not None:
-                given = self._given.get(of_class, {})
+                given = self._taken(of_class)
                 choosing = [claim for claim in members if self._reserved(claim) is None]
                 found = table.on_row([table.fitting(claim, given) for claim in choosing], row)
                 by_claim = dict(zip((claim.key for claim in choosing), found, strict=True))
@@ -281,6 +337,23 @@ class Binding:
                 else:
                     return None
         return choices
+
+    def _is_settled(self, claim: storage.Claim, row: int) -> bool:
+        """Whether it is settled what the claim gets on this node, whatever volumes there are."""
+        if claim.key in self._chosen or claim.key in self._intended or claim.selected_node:
+            return True
+        reserved = self._reserved(claim)
+        return reserved is not None and bool(tables.usable(reserved.affinity, self._layout)[row])
+
+    def _settled(self, claim: storage.Claim) -> str | None:
+        """Return the volume of such a claim, or None for a volume to be made."""
+        chosen = self._chosen.get(claim.key)
+        if chosen is not None:
+            return chosen.volume
+        if claim.key in self._intended:
+            return self._intended[claim.key]
+        reserved = None if claim.selected_node else self._reserved(claim)
+        return None if reserved is None else reserved.name
 
 
 def _by_class(members: Iterable[storage.Claim]) -> dict[str, list[storage.Claim]]:

@@ -3,7 +3,7 @@
 Kubernetes: kube-scheduler VolumeBinding, VolumeZone, VolumeRestrictions, NodeVolumeLimits.
 """
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from vscheduler.core.model import (
     refusals,
     snapshot,
 )
-from vscheduler.core.placement.volumes import attach_limits, binding, claims, users
+from vscheduler.core.placement.volumes import attach_limits, binding, claims, demands, users
 
 LIMIT = refusals.Refusal(refusals.RefusalCode.VOLUME_LIMIT)
 DISK_IN_USE = refusals.Refusal(refusals.RefusalCode.DISK_IN_USE)
@@ -39,9 +39,6 @@ NODES_PER_UNIT = 50
 NEEDS_MAX = 4096
 """The most classes whose needs are kept. When full, all are dropped at once."""
 
-SHARED = frozenset({"gce-pd", "iscsi", "rbd"})
-"""Plugins with disks that several pods may share if all of them only read."""
-
 
 class Volumes:
     """The volumes of a cycle; see node_views.Volumes and interfaces.Volumes."""
@@ -51,6 +48,8 @@ class Volumes:
         self._spend = spend
         self._limits = attach_limits.AttachLimits(self._stored, self._layout)
         self._binding = binding.Binding(self._stored, self._layout, taken.jobs)
+        self._untouched = binding.Binding(self._stored, self._layout, taken.jobs)
+        """What could be chosen as the cycle began."""
         self._users = users.VolumeUsers(self._stored, self._layout)
         self._binds = False
         self.bind_timeout_seconds = 0.0
@@ -60,11 +59,22 @@ class Volumes:
             tuple[constraints.PodVolume, ...], tuple[Hashable, list[contracts.FilterResult]]
         ] = {}
         """By volumes, the nodes (N,) on which claims can be bound, and what that depends on."""
+        self.demands = demands.VolumeDemands(
+            self._needs_of, self._binding, self._limits, self._users, self._stored
+        )
 
     def bind_claims(self, timeout_seconds: float) -> None:
         """Let `unbound` and `assume` answer: a plugin looks at claims."""
-        self._binds = self._stored.served
+        self._binds = self.demands.binds = self._stored.served
         self.bind_timeout_seconds = timeout_seconds
+
+    def limit_attachments(self) -> None:
+        """Let the demands of gangs count against attach limits: a plugin looks at these."""
+        self.demands.attaches = self._stored.served
+
+    def intend(self, choices: Mapping[str, str | None]) -> None:
+        """Choose these volumes for these claims, or choose freely again; see interfaces."""
+        self._binding.intend(choices)
 
     @property
     def binds(self) -> bool:
@@ -119,7 +129,9 @@ class Volumes:
             nowhere = np.zeros(view.size, dtype=np.bool_)
             yield contracts.FilterResult(problem, nowhere, temporary=not claims.lasting(problem))
         for result in (*needs.binding, *(self._delayed_of(volumes) if needs.delayed else ())):
-            yield contracts.FilterResult(result.refusal, view.of(result.passes))
+            yield contracts.FilterResult(
+                result.refusal, view.of(result.passes), temporary=result.temporary
+            )
 
     def zones(
         self, pod_class: jobs.PodClass, view: contracts.NodeView
@@ -211,8 +223,13 @@ class Volumes:
             cost = MATCH_COST + self._layout.size // NODES_PER_UNIT
             self._spend("volumes", cost * len(needs.delayed))
             bindable, roomy = self._binding.bindable(needs)
+            before = bindable
+            if state != self._untouched.state(needs):
+                before = bindable | self._untouched.bindable(needs)[0]
+            # What this cycle has chosen for other claims says nothing about the node itself.
             results = [
-                contracts.FilterResult(claims.NO_MATCH, bindable),
+                contracts.FilterResult(claims.NO_MATCH, before),
+                contracts.FilterResult(claims.NO_MATCH, bindable | ~before, temporary=True),
                 contracts.FilterResult(claims.NO_SPACE, roomy),
             ]
             known = state, [each for each in results if not each.passes.all()]
@@ -239,24 +256,7 @@ class Volumes:
         self._spend("volumes", len(used) // NODES_PER_UNIT)
         for row in used | self._users.changes.keys():
             for volume, (staying, leaving, coming) in self._users.on(row).items():
-                if any(_conflict(disk, volume) for disk in disks):
+                if any(demands.conflict(disk, volume) for disk in disks):
                     now[row] &= not (staying or leaving or coming)
                     later[row] &= not (staying or coming)
         return (now, later) if rows is None else (now[rows], later[rows])
-
-
-def _conflict(disk: constraints.DiskUse, other: constraints.PodVolume) -> bool:
-    """Whether two pods can't use these volumes on one node.
-
-    Kubernetes: VolumeRestrictions.isVolumeConflict.
-    """
-    if not isinstance(other, constraints.DiskUse):
-        return False
-    plugin = disk.plugin.rpartition("/")[2]
-    if (disk.plugin, disk.disk) != (other.plugin, other.disk):
-        return False
-    if plugin == "aws-ebs":
-        return True
-    if plugin == "rbd" and not set(disk.monitors) & set(other.monitors):
-        return False
-    return plugin in SHARED and not (disk.read_only and other.read_only)

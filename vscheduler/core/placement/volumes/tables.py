@@ -72,7 +72,7 @@ class VolumeTable:
         """
         chosen: list[Ints] = []
         for fit in fits:
-            volumes, starts, ends = self._by_row(self._first(fit, len(chosen) + 1))
+            volumes, starts, ends = self._by_row(self.first(fit, len(chosen) + 1))
             found = np.full(self._size, NONE, dtype=np.int64)
             for rank in range(len(chosen) + 1):
                 rows = np.flatnonzero((found == NONE) & (starts + rank < ends))
@@ -95,7 +95,7 @@ class VolumeTable:
             chosen.append(next((each for each in candidates if each not in chosen), NONE))
         return chosen
 
-    def _first(self, fits: NDArray[np.bool_], count: int) -> Ints:
+    def first(self, fits: NDArray[np.bool_], count: int) -> Ints:
         """Return the positions of the first `count` fitting volumes of each group, ascending."""
         fitting = np.flatnonzero(fits)
         order = np.argsort(self._group[fitting], kind="stable")
@@ -103,6 +103,11 @@ class VolumeTable:
         ranks = np.arange(groups.size) - np.searchsorted(groups, groups, side="left")
         found: Ints = np.sort(fitting[order][ranks < count])
         return found
+
+    def reach(self, position: int) -> Ints:
+        """Return the rows on which a volume can be used."""
+        group = self._group[position]
+        return self._rows[self._starts[group] : self._starts[group + 1]]
 
     def _by_row(self, volumes: Ints) -> tuple[Ints, Ints, Ints]:
         """Return these volumes sorted by row, then position; and where each row starts and ends."""

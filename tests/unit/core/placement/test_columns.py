@@ -1,6 +1,6 @@
 import pytest
 
-from vscheduler.core.placement.gang_search import device_columns
+from vscheduler.core.placement.gang_search import columns
 
 
 @pytest.mark.parametrize(
@@ -11,7 +11,7 @@ from vscheduler.core.placement.gang_search import device_columns
         (5, [(0,), (1,), (2,), (3,), (4,), (0, 1, 2, 3, 4)]),
     ],
 )
-def test_sets_of_requests_that_are_columns(size: int, sets: list[tuple[int, ...]]) -> None:
+def test_sets_of_demands_that_are_columns(size: int, sets: list[tuple[int, ...]]) -> None:
     """All of few; of many, the single ones and all together."""
-    assert list(device_columns._sets(size)) == sets
-    assert len(list(device_columns._sets(4))) == 15
+    assert list(columns.sets(size)) == sets
+    assert len(list(columns.sets(4))) == 15

@@ -1,0 +1,215 @@
+"""Volume rules: how the volumes of the pods of a gang matter for each other.
+
+Existing volumes are for one claim each, nodes attach a limited number of volumes, and some volumes
+keep pods apart. Numbers of volumes are columns as well, by which a lack is seen at once.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+import numpy as np
+from msgspec.structs import replace
+
+from vscheduler.core.model import jobs
+from vscheduler.core.placement.gang_search import columns, problem, volume_matching
+from vscheduler.core.session import interfaces
+
+PLENTY = 2**40
+"""More volumes than any pods ask for: where new ones can be made."""
+
+Handle = tuple[str, str]
+"""A driver, and a volume."""
+
+
+class Choice(msgspec.Struct, frozen=True, kw_only=True):
+    """What the numbers in a problem's rule for volumes stand for."""
+
+    rule: problem.Volumes
+    names: Sequence[str]
+    """The existing volumes."""
+    own: Mapping[jobs.TaskId, Sequence[str]]
+    """The claims that a pod has for itself, in the order of the rule."""
+    shared: Sequence[str]
+
+    def of(self, places: Sequence[tuple[jobs.Task, int, int]]) -> dict[str, str | None]:
+        """Return the volumes that claims get with these pods of kinds on rows; None for a volume
+        to be made. Claims that can get one of their own, and for which any will do, are left out.
+        """
+        matched = volume_matching.VolumeMatching(self.rule)
+        owners: list[str] = []
+        for task, kind, row in places:
+            matched.place(kind, row)
+            new = len(matched.matching.claims) - len(owners) - len(self.rule.own[kind])
+            owners += self.own.get(task.uid, ())
+            owners += [self.shared[number] for number, _ in matched.matching.shared[-new:] if new]
+        together = {self.shared[number] for number, _ in matched.matching.shared}
+        found = zip(owners, matched.matching.volumes, strict=True)
+        return {
+            key: None if volume == volume_matching.NONE else self.names[volume]
+            for key, volume in found
+            if volume != volume_matching.NONE or key in together
+        }
+
+
+class VolumeRules:
+    """Adds rules about volumes to the problem of a gang."""
+
+    def __init__(
+        self, demands: interfaces.VolumeDemands, tasks: Sequence[jobs.Task], *, later: bool
+    ) -> None:
+        """`tasks` are all pods of the gang that are to be placed."""
+        self._demands, self._later = demands, later
+        self._chosen = Counter(
+            key for task in tasks if task.volumes for key in demands.choosing(task.pod_class)
+        )
+        """The claims to choose volumes for, with how many pods use each."""
+        self._handles = Counter(
+            handle for task in tasks if task.volumes for handle in demands.attached(task.pod_class)
+        )
+
+    def shares(self, pod_class: jobs.PodClass) -> bool:
+        """Whether other pods of the gang use a claim of these pods that has no volume yet."""
+        return any(self._chosen[key] > 1 for key in self._demands.choosing(pod_class))
+
+    def add_to(
+        self,
+        whole: problem.Problem,
+        kinds: Sequence[Sequence[jobs.Task]],
+        rows: problem.Ints,
+        *,
+        evicting: bool,
+    ) -> tuple[problem.Problem, Choice | None]:
+        """Return the problem with these rules. With `evicting`, other pods' volumes don't count."""
+        samples = [each[0] for each in kinds]
+        if not rows.size or not any(each.volumes for each in samples):
+            return whole, None
+        choice = self._choice(kinds, rows) if self._chosen else None
+        if choice is not None:
+            whole = _counted(choice.rule).add_to(replace(whole, volumes=choice.rule))
+        attached = () if evicting else tuple(self._attached(samples, rows))
+        for rule in attached:
+            if rule.own.any():
+                free = rule.room[:, np.newaxis]
+                asked = columns.Columns(requests=rule.own[:, np.newaxis], free=free, idle=free)
+                whole = asked.add_to(whole)
+        apart = (*whole.apart, *self._apart(kinds, rows))
+        return replace(whole, attached=attached, apart=apart), choice
+
+    def _choice(self, kinds: Sequence[Sequence[jobs.Task]], rows: problem.Ints) -> Choice:
+        """Return the claims that need a volume, and the volumes that there are for them."""
+        demands = self._demands
+        shared = sorted(key for key, pods in self._chosen.items() if pods > 1)
+        wanted: dict[object, str] = {}
+        for key in self._chosen:
+            wanted.setdefault(demands.demand(key), key)
+        number = {demand: at for at, demand in enumerate(wanted)}
+        supply = demands.supply(tuple(wanted.values()), len(self._chosen))
+        own = {
+            task.uid: [key for key in demands.choosing(task.pod_class) if self._chosen[key] == 1]
+            for tasks in kinds
+            for task in tasks
+            if task.volumes
+        }
+        place = np.full(supply.provided.shape[1], -1, dtype=np.int64)
+        place[rows] = np.arange(rows.size)
+        reach = [place[each] for each in supply.reach]
+        rule = problem.Volumes(
+            own=tuple(
+                tuple(number[demands.demand(key)] for key in own.get(tasks[0].uid, ()))
+                for tasks in kinds
+            ),
+            shared=tuple(
+                tuple(
+                    shared.index(key)
+                    for key in demands.choosing(tasks[0].pod_class)
+                    if self._chosen[key] > 1
+                )
+                for tasks in kinds
+            ),
+            shared_demands=tuple(number[demands.demand(key)] for key in shared),
+            fits=supply.fits,
+            reach=tuple(each[each >= 0] for each in reach),
+            provided=supply.provided[:, rows],
+        )
+        return Choice(rule=rule, names=supply.names, own=own, shared=shared)
+
+    def _attached(
+        self, samples: Sequence[jobs.Task], rows: problem.Ints
+    ) -> Iterator[problem.Attached]:
+        """Yield the attach limits that the pods may reach."""
+        fresh = self._fresh()
+        pods = [self._demands.attached(each.pod_class) for each in samples]
+        for driver in sorted({driver for driver, _ in self._handles}):
+            every = [each for each in self._handles if each[0] == driver]
+            shared = sorted(each for each in every if each not in fresh)
+            room, there = self._demands.attachable(driver, len(every), shared, later=self._later)
+            room = np.clip(room[rows], 0, PLENTY)
+            if (room >= len(every)).all():
+                continue
+            yield problem.Attached(
+                room=room,
+                own=np.array(
+                    [sum(each[0] == driver and each in fresh for each in of) for of in pods]
+                ),
+                shared=np.array([[each in of for each in shared] for of in pods], dtype=np.bool_),
+                there=there[:, rows],
+            )
+
+    def _fresh(self) -> frozenset[Handle]:
+        """Return the volumes that one pod alone uses and that no node can have yet."""
+        names = {key for key, pods in self._chosen.items() if pods == 1}
+        return frozenset(
+            each for each, pods in self._handles.items() if pods == 1 and each[1] in names
+        )
+
+    def _apart(
+        self, kinds: Sequence[Sequence[jobs.Task]], rows: problem.Ints
+    ) -> Iterator[problem.Apart]:
+        """Yield the rules for pods whose volumes keep each other out."""
+        pairs = {
+            interfaces.Exclusion.ON_A_NODE: np.zeros((len(kinds), len(kinds)), dtype=np.bool_),
+            interfaces.Exclusion.EVERYWHERE: np.zeros((len(kinds), len(kinds)), dtype=np.bool_),
+        }
+        using = [at for at, tasks in enumerate(kinds) if tasks[0].volumes]
+        for one in using:
+            for other in using:
+                if one == other and len(kinds[one]) == 1:
+                    continue
+                first, second = kinds[one][0], kinds[other][-1]
+                found = self._demands.exclude(first.pod_class, second.pod_class)
+                if found is not interfaces.Exclusion.NOWHERE:
+                    pairs[found][one, other] = True
+        codes = {
+            interfaces.Exclusion.ON_A_NODE: np.arange(rows.size),
+            interfaces.Exclusion.EVERYWHERE: np.zeros(rows.size, dtype=np.int64),
+        }
+        for where, both in pairs.items():
+            if both.any():
+                yield problem.Apart(codes=codes[where], pairs=both | both.T)
+
+
+def _counted(rule: problem.Volumes) -> columns.Columns:
+    """Return the numbers of volumes as columns, for sets of demands."""
+    every = list(columns.sets(len(rule.fits)))
+    starts, volumes = volume_matching.by_row(rule)
+    rows = np.repeat(np.arange(starts.size - 1), np.diff(starts))
+    requests = np.array(
+        [[sum(each in chosen for each in own) for chosen in every] for own in rule.own],
+        dtype=np.int64,
+    )
+    free = np.zeros((starts.size - 1, len(every)), dtype=np.int64)
+    fitting: list[problem.Flags] = [
+        np.asarray(rule.fits[list(chosen)].any(axis=0)) for chosen in every
+    ]
+    for at, chosen in enumerate(every):
+        np.add.at(free[:, at], rows[fitting[at][volumes]], 1)
+        provided: problem.Flags = np.logical_or.reduce(rule.provided[list(chosen)])
+        free[provided, at] = PLENTY
+    pools: tuple[problem.Pool, ...] = ()
+    if any(each.size > 1 for each in rule.reach):
+        needy: problem.Flags = ~np.logical_or.reduce(rule.provided)
+        there = np.array([bool(needy[each].any()) for each in rule.reach], dtype=np.bool_)
+        room = np.array([int((each & there).sum()) for each in fitting], dtype=np.int64)
+        pools = (problem.Pool(rows=needy, room=room),)
+    return columns.Columns(requests=requests, free=free, idle=free, shared=pools)

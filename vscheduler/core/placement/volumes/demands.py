@@ -1,0 +1,126 @@
+"""Demands for volumes by the pods of a gang, for a search that places them all."""
+
+from collections.abc import Callable, Hashable, Sequence
+
+import numpy as np
+from msgspec.structs import replace
+
+from vscheduler.core.model import constraints, jobs, nodes, storage
+from vscheduler.core.placement.volumes import attach_limits, binding, claims, tables, users
+from vscheduler.core.session import interfaces
+
+SHARED_DISKS = frozenset({"gce-pd", "iscsi", "rbd"})
+"""Plugins with disks that several pods may share if all of them only read."""
+
+
+class VolumeDemands:
+    """What volumes pods ask for, and what nodes have; see interfaces.VolumeDemands."""
+
+    def __init__(
+        self,
+        needs_of: Callable[[tuple[constraints.PodVolume, ...]], claims.Needs],
+        chosen: binding.Binding,
+        limits: attach_limits.AttachLimits,
+        used: users.VolumeUsers,
+        stored: storage.Storage,
+    ) -> None:
+        self._needs_of, self._binding, self._limits = needs_of, chosen, limits
+        self._users, self._stored = used, stored
+        self.binds = self.attaches = False
+        """Whether a plugin looks at claims, and at attach limits."""
+
+    def likeness(self, pod_class: jobs.PodClass) -> Hashable:
+        """Return what pods have in common that differ only in claims of their own, for which the
+        same volumes can be chosen; the class itself for all other pods.
+
+        Whether other pods use a claim as well is for the caller to know.
+        """
+        limits = pod_class.constraints
+        chosen = self.choosing(pod_class)
+        if not chosen or len(chosen) < len(set(limits.volumes)):
+            return pod_class
+        amounts = (pod_class.counted, pod_class.request, pod_class.hints)
+        return (
+            *(tuple(sorted(each.items())) for each in amounts),
+            replace(limits, volumes=()),
+            tuple(map(self.demand, chosen)),
+        )
+
+    def choosing(self, pod_class: jobs.PodClass) -> list[str]:
+        """Return the pod's claims for which a volume is still to be chosen; like pods name like
+        claims in the same order.
+        """
+        if not self.binds or not pod_class.constraints.volumes:
+            return []
+        needs = self._needs_of(pod_class.constraints.volumes)
+        keys = [claim.key for claim in self._binding.choosing(needs)]
+        return sorted(keys, key=lambda key: (repr(self.demand(key)), key))
+
+    def demand(self, key: str) -> Hashable:
+        """Return what a claim asks for: the same volumes satisfy claims that ask for the same."""
+        claim = self._stored.claims[key]
+        return (
+            claim.class_name,
+            claim.request,
+            claim.access_modes,
+            claim.mode,
+            claim.selector,
+            claim.attributes_class,
+        )
+
+    def supply(self, wanted: Sequence[str], most: int) -> interfaces.VolumeSupply:
+        """Return the volumes that could be chosen for these claims, one of each demand.
+
+        Of volumes for the same nodes, only so many are named as `most` claims could need.
+        """
+        return self._binding.supply([self._stored.claims[key] for key in wanted], most)
+
+    def attached(self, pod_class: jobs.PodClass) -> frozenset[tuple[str, str]]:
+        """Return the volumes of the pod that count against attach limits: driver and handle."""
+        if not self.attaches:
+            return frozenset()
+        return frozenset(self._limits.handles(pod_class.constraints.volumes))
+
+    def attachable(
+        self, driver: str, most: int, shared: Sequence[tuple[str, str]], *, later: bool
+    ) -> tuple[tables.Ints, nodes.Mask]:
+        """Return how many more volumes of a driver each node can have (N,), and which of the
+        `shared` volumes (H, N) it has already.
+
+        Nodes that `most` more volumes can't bring beyond the limit have plenty.
+        """
+        decided = max(map(len, self._users.changes.values()), default=0)
+        free, rows = self._limits.free(driver, most + decided)
+        there = np.zeros((len(shared), free.size), dtype=np.bool_)
+        for row in rows.tolist():
+            count, held = self._limits.on(driver, row, self._users.on(row), later=later)
+            free[row] -= count
+            there[:, row] = [each in held for each in shared]
+        return free, there
+
+    def exclude(self, one: jobs.PodClass, other: jobs.PodClass) -> interfaces.Exclusion:
+        """Return where two pods of these classes can't run together because of their volumes."""
+        needs = self._needs_of(one.constraints.volumes)
+        others = self._needs_of(other.constraints.volumes)
+        if set(needs.single) & set(others.single):
+            return interfaces.Exclusion.EVERYWHERE
+        if any(conflict(disk, each) for disk in needs.disks for each in others.disks):
+            return interfaces.Exclusion.ON_A_NODE
+        return interfaces.Exclusion.NOWHERE
+
+
+def conflict(disk: constraints.DiskUse, other: constraints.PodVolume) -> bool:
+    """Whether two pods can't use these volumes on one node.
+
+    Kubernetes: VolumeRestrictions.isVolumeConflict.
+    """
+    if not isinstance(other, constraints.DiskUse):
+        return False
+    plugin = disk.plugin.rpartition("/")[2]
+    if (disk.plugin, disk.disk) != (other.plugin, other.disk):
+        return False
+    if plugin == "aws-ebs":
+        return True
+    if plugin == "rbd" and not set(disk.monitors) & set(other.monitors):
+        return False
+    return plugin in SHARED_DISKS and not (disk.read_only and other.read_only)
