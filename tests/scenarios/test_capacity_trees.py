@@ -280,8 +280,8 @@ BESIDE: dict[str, tuple[str, str]] = {
         job   s/i n1*5   job c/j n1 -@4
         """,
         (
-            "all queues together have 6 cpu of the 8 they may have beside the 8 cpu kept for queues "
-            "a and q by their guarantees; this pod needs 4"
+            "all queues together have 6 cpu of the 8 they may have beside the 8 cpu kept for "
+            "queues a and q by their guarantees; this pod needs 4"
         ),
     ),
     "no admission beside a guarantee": (
