@@ -3,7 +3,7 @@
 import itertools
 import random
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import pytest
 
@@ -18,9 +18,13 @@ TIERS = {
 TIMES = [120, pytest.param(3_000, marks=pytest.mark.at_length)]
 
 
-def planned(world: eviction_worlds.World, action: str) -> decisions.CycleResult:
-    """One cycle."""
-    tree = {"actions": f"allocate, {action}", "tiers": running.tiers(TIERS[action])}
+def planned(
+    world: eviction_worlds.World, action: str, arguments: Mapping[str, str] | None = None
+) -> decisions.CycleResult:
+    """One cycle, with these arguments of the action."""
+    settings = [{"name": action, "arguments": arguments or {}}]
+    tiers = running.tiers(TIERS[action])
+    tree = {"actions": f"allocate, {action}", "tiers": tiers, "configurations": settings}
     documents = pictures.documents(world.picture(reclaim=action == "reclaim"))
     return running.run(documents, tree)
 
@@ -41,6 +45,17 @@ def spared(gone: Mapping[str, Sequence[int]]) -> list[Mapping[str, Sequence[int]
         for job, pods in gone.items()
         for pod in pods
     ]
+
+
+def fewer(
+    world: eviction_worlds.World, gone: Mapping[str, Sequence[int]]
+) -> Iterator[Mapping[str, Sequence[int]]]:
+    """The same victims, each time with fewer pods of one gang that loses all: the rest stays."""
+    for job in world.jobs:
+        if len(gone.get(job.name, ())) == len(job.nodes):
+            for some in job.units():
+                if len(some) < len(job.nodes):
+                    yield {**gone, job.name: some}
 
 
 def worlds(times: int, *, gangs: bool) -> list[eviction_worlds.World]:
@@ -162,3 +177,15 @@ def test_reclaim_finds_victims_that_are_just_large_enough(
     result = planned(world, "reclaim")
     assert len(result.evicts) == gone
     assert world.fits_without(victims(result))
+
+
+@pytest.mark.parametrize("times", TIMES)
+@pytest.mark.parametrize("action", TIERS)
+def test_no_gang_goes_whole_where_some_of_its_pods_are_enough(times: int, action: str) -> None:
+    """Its other pods would come back to the same nodes."""
+    wholes = 0
+    for world in worlds(times, gangs=True):
+        gone = victims(planned(world, action, {f"{action}.wholeGangs": "always"}))
+        assert not any(map(world.fits_without, fewer(world, gone))), world
+        wholes += any(len(gone[job.name]) == len(job.nodes) > job.least for job in world.jobs)
+    assert wholes

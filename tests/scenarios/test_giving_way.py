@@ -44,6 +44,19 @@ def test_a_gang_goes_all_the_same_where_gangs_always_may() -> None:
     assert losers(result) == {"lead": 2}
 
 
+@pytest.mark.parametrize(("least", "lost"), [(1, 1), (2, 1), (3, 3)])
+def test_of_a_gang_that_may_go_no_more_pods_go_than_necessary(least: int, lost: int) -> None:
+    """Its other pods would come back to the same node, if the job can do with them."""
+    picture = f"""
+        node  n1 cpu=10
+        queue gold    queue lead
+        job   lead/loose min={least} cpu=2   n1 n1 n1
+        job   gold/needy min=1 cpu=5   -
+        """
+    result = running.run(pictures.documents(picture), ALWAYS)
+    assert losers(result) == {"lead": lost}
+
+
 def test_a_gang_goes_whose_queue_keeps_as_much_as_the_claimant_gets() -> None:
     """Eight each would be fair. Gangs of four leave one with eight, and the other gets seven."""
     found = decide(

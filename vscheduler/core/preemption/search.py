@@ -3,6 +3,7 @@
 Everything happens in a statement that is undone unless the planner commits it.
 """
 
+import bisect
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Sequence
 
@@ -111,19 +112,72 @@ class VictimSearch:
         """Cancel evictions, the costliest first, without which all placed tasks still fit.
 
         Tasks of one class are interchangeable, so only tasks on the victims' nodes are placed
-        again. If classes differ or placements depend on each other, all tasks are.
+        again. If classes differ or placements depend on each other, all tasks are. A gang evicted
+        whole keeps its minimum if the pods above it are enough.
         """
         order = sorted(self._chosen.items(), key=lambda item: self._pool.preference(item[1]))
         for key, unit in reversed(order):
-            checkpoint = self._trial.checkpoint()
-            before = dict(self.placed)
-            for task in unit.tasks:
-                self._trial.spare(task)
-            if self._fits_without(unit) and self.leaves_plans_alone():
+            if self._spare(unit):
                 del self._chosen[key]
-            else:
-                self._trial.rollback(checkpoint)
-                self.placed = before
+            elif unit.whole and (enough := self._enough_of(unit)):
+                del self._chosen[key]
+                self._chosen.update({each.tasks[0].uid: each for each in enough})
+
+    def _spare(self, unit: victims.VictimGroup, but: Sequence[victims.VictimGroup] = ()) -> bool:
+        """Let the victims stay, but for these single pods, and return whether all tasks still fit.
+
+        If they don't, nothing is changed.
+        """
+        checkpoint, before = self._trial.checkpoint(), dict(self.placed)
+        for task in unit.tasks:
+            self._trial.spare(task)
+        for single in but:
+            self._evict(single)
+        leaving = {single.tasks[0].uid for single in but}
+        staying = tuple(task for task in unit.tasks if task.uid not in leaving)
+        if self._fits_without(unit._replace(tasks=staying)) and self.leaves_plans_alone():
+            return True
+        self._trial.rollback(checkpoint)
+        self.placed = before
+        return False
+
+    def _enough_of(self, unit: victims.VictimGroup) -> Sequence[victims.VictimGroup]:
+        """Evict so few pods of a gang, above its minimum, that all tasks fit, and return them.
+
+        If that isn't possible, return nothing, with nothing changed. The rules allow the whole gang
+        to go, which takes more from its queue.
+        """
+        surplus = self._surplus_of(unit)
+
+        def suffices(count: int) -> bool:
+            checkpoint, before = self._trial.checkpoint(), dict(self.placed)
+            fits = self._spare(unit, surplus[:count])
+            self._trial.rollback(checkpoint)
+            self.placed = before
+            return fits
+
+        count = bisect.bisect_left(range(len(surplus) + 1), x=True, lo=1, key=suffices)
+        enough = surplus[:count]
+        return enough if count <= len(surplus) and self._spare(unit, enough) else ()
+
+    def _surplus_of(self, unit: victims.VictimGroup) -> Sequence[victims.VictimGroup]:
+        """Return single pods of a gang evicted whole that may go without the rest, one after the
+        other; those first that make room where tasks are placed.
+        """
+        nodes = {self._session.layout.names[row] for _, row in self.placed.values()}
+        singles = [unit._replace(tasks=(task,), whole=False) for task in unit.tasks]
+        singles.sort(
+            key=lambda each: (each.tasks[0].node not in nodes, self._pool.preference(each))
+        )
+        checkpoint, found = self._trial.checkpoint(), []
+        for task in unit.tasks:
+            self._trial.spare(task)
+        for single in singles:
+            if unit.state.spares(single.tasks[0]):
+                self._evict(single)
+                found.append(single)
+        self._trial.rollback(checkpoint)
+        return found
 
     def leaves_plans_alone(self) -> bool:
         """Whether earlier plans hold after all that this one does, and this one holds by itself."""
