@@ -11,6 +11,7 @@ import pytest
 from tests import pictures, running
 from tests.scenarios.deciding import bind, decide, pipeline
 from vscheduler.core.model import decisions, jobs, snapshot
+from vscheduler.mirror import wording
 
 TIERS = "priority gang | predicates nodeorder binpack"
 TREE: dict[str, Any] = {"actions": "allocate, backfill", "tiers": running.tiers(TIERS)}
@@ -114,3 +115,23 @@ def test_a_gang_that_pods_were_evicted_for_starts_where_it_fits_now() -> None:
     result = first(SMALL_FIRST, nominated={"g-00000": "n1", "g-00001": "n2"})
     assert {(each.task.name, each.node) for each in result.binds} == {("g-0", "n2"), ("g-1", "n1")}
     assert not result.carried.nominations
+
+
+def test_a_pod_that_is_near_itself_waits_for_its_predecessor_on_a_lost_node() -> None:
+    """As in kube-scheduler, for which pods being deleted count; the reason speaks of affinity."""
+    picture = """
+        node a1 cpu=1 label=rack=a unready   node b1 cpu=1 label=rack=b
+        queue q
+        job q/old min=0 cpu=1 label=app=x ~a1
+        job q/new min=1 cpu=1 label=app=x near=app=x@rack -
+        """
+    result = first(picture)
+    assert [(held.task.name, held.node) for held in result.pipelined] == [("new-0", "b1")]
+    (group,) = [each for each in result.groups if each.job.endswith("/new")]
+    assert group.reason is not None
+    assert wording.sentence(group.reason) == (
+        "waits until pods being deleted are gone; as long as they count, "
+        "1 node(s) didn't match pod affinity rules; 1 of the 1 pod it needs have a place"
+    )
+    gone = first(picture.replace("~a1", "-@9"))
+    assert [(each.task.name, each.node) for each in gone.binds] == [("new-0", "b1")]

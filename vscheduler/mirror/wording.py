@@ -301,10 +301,11 @@ def _no_room(reason: decisions.Reason) -> str:
 
 
 def _waits_for_release(reason: decisions.Reason) -> str:
-    return (
-        f"waits for room that pods being deleted still hold; "
-        f"{reason.placed} of the {phrases.pods(reason.minimum)} it needs have a place"
-    )
+    waits = "waits for room that pods being deleted still hold"
+    if reason.refusals:
+        now = refusal_wording.counted(reason.refusals)
+        waits = f"waits until pods being deleted are gone; as long as they count, {now}"
+    return f"{waits}; {reason.placed} of the {phrases.pods(reason.minimum)} it needs have a place"
 
 
 def _waits_for_devices(reason: decisions.Reason) -> str:

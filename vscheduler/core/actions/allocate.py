@@ -9,7 +9,7 @@ from enum import Enum, auto
 from typing import ClassVar, TypeAlias
 
 from vscheduler.core.api import contracts
-from vscheduler.core.model import decisions, jobs, queues
+from vscheduler.core.model import jobs, queues
 from vscheduler.core.placement import best_effort, parked_jobs, unschedulable_classes
 from vscheduler.core.placement.gang_search import attempt
 from vscheduler.core.preemption import held_nodes, nominations
@@ -197,8 +197,7 @@ def _start_nominated(session: working.Session, state: job_state.JobState) -> Non
             best_effort_placement.others({task.uid for task in tasks})
         outcome = best_effort_placement.conclude()
         if outcome is best_effort.Outcome.WAITS:
-            waits = reasons.of(state, decisions.ReasonCode.WAITS_FOR_RELEASE)
-            session.reasons.note(state.job.id, waits)
+            session.reasons.note(state.job.id, reasons.waiting(session, state))
         elif outcome is best_effort.Outcome.NEITHER:
             trial.rollback(withdrawn)
             trial.commit()

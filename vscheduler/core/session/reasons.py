@@ -7,6 +7,7 @@ job in a turn, and remembers what was reported for the job on the way.
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
+import numpy as np
 from msgspec.structs import replace
 
 from vscheduler.core.model import (
@@ -258,7 +259,26 @@ def note_waiting(session: working.Session, state: job_state.JobState) -> None:
     """Record that the job waits for resources being released."""
     waits = decisions.ReasonCode.WAITS_FOR_RELEASE
     if session.reasons.is_news(state.job.id, waits):
-        session.reasons.note(state.job.id, of(state, waits))
+        session.reasons.note(state.job.id, waiting(session, state))
+
+
+def waiting(session: working.Session, state: job_state.JobState) -> decisions.Reason:
+    """Return the reason of a job with pods that wait for other pods to be gone.
+
+    If filters keep the first of its pods waiting, and not only a lack of resources, it names them.
+    """
+    code = decisions.ReasonCode.WAITS_FOR_RELEASE
+    task = next(iter(state.tasks(jobs.TaskStatus.PIPELINED)), None)
+    row = None if task is None else session.layout.rows.get(state.node(task) or "")
+    if task is None or row is None:
+        return of(state, code)
+    view = session.cluster.view(np.array([row], dtype=np.int64))
+    found = [
+        (refusals.of(result.refusal), 1)
+        for result in session.placement.verdicts(task, view)
+        if not result.passes[0] and result.later is not None and result.later[0]
+    ]
+    return of(state, code, refusals=tuple(found))
 
 
 def note_no_room(session: working.Session, turn: JobTurn, task: jobs.Task) -> None:
