@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations
-from typing import Any
+from typing import Any, TypeAlias
 
 from msgspec.structs import replace
 
@@ -22,7 +22,9 @@ from vscheduler.mirror.decode import events, quantities
 from vscheduler.simulator import run, world
 
 Document = manifests.Document
+Raised: TypeAlias = changes.QueueAmounts | changes.QuotaAmounts
 CYCLES = 5
+NAMESPACES = "vscheduler.io/namespaces"
 LIMITS = {"reclaim.wholeGangs": ("never", "proportionate"), "reclaim.minRuntime": ("0s", "1h")}
 
 
@@ -97,17 +99,24 @@ def _key(document: Document) -> str:
 
 def starts(before: Cluster, job: str, change: changes.Change, *, most: int = CYCLES) -> bool:
     """Whether `vscheduler simulate --evicted-return` starts the job on the edited manifests, in so
-    many cycles.
+    many cycles; or admits it, if it has no pods.
     """
     after = edited(before, job, change)
     group = _one(after.documents, "PodGroup", job)
-    placed = sum(bool(pod["spec"].get("nodeName")) for pod in _pods(after.documents, job))
+    pods = _pods(after.documents, job)
+    placed = sum(bool(pod["spec"].get("nodeName")) for pod in pods)
     for result in _cycles(after, most):
+        if not pods and _is_admitted(result, job):
+            return True
         placed += sum(bind.task.job == job for bind in result.binds)
         if placed >= max(1, group["spec"]["minMember"]):
             return True
         placed -= sum(evict.task.job == job for evict in result.evicts)
     return False
+
+
+def _is_admitted(result: decisions.CycleResult, job: str) -> bool:
+    return any(each.job == job and each.phase is jobs.Phase.INQUEUE for each in result.groups)
 
 
 def _cycles(after: Cluster, most: int) -> Iterator[decisions.CycleResult]:
@@ -220,6 +229,86 @@ class Edited:
         budget = self._one("PodDisruptionBudget", change.budget)
         budget["status"]["disruptionsAllowed"] = change.after
 
+    def change_openqueues(self, change: changes.OpenQueues) -> None:
+        """Open the queues."""
+        for name in change.queues:
+            self._one("Queue", name)["status"] = {"state": "Open"}
+
+    def change_createqueue(self, change: changes.CreateQueue) -> None:
+        """Create a queue that says nothing."""
+        self.documents.append(manifests.queue(change.queue, {}, {}))
+
+    def change_otherqueue(self, change: changes.OtherQueue) -> None:
+        """Set spec.queue."""
+        self._one("PodGroup", self._job)["spec"]["queue"] = change.after
+
+    def change_otherparent(self, change: changes.OtherParent) -> None:
+        """Set spec.parent."""
+        self._one("Queue", change.queue)["spec"]["parent"] = change.after
+
+    def change_queuenamespace(self, change: changes.QueueNamespace) -> None:
+        """List the namespace."""
+        notes = self._one("Queue", change.queue)["metadata"]["annotations"]
+        notes[NAMESPACES] += f",{change.namespace}"
+
+    def change_createpods(self, change: changes.CreatePods) -> None:
+        """Copy pods; those of a role with the role."""
+        copied = {each["metadata"]["uid"]: each for each in self.documents if each["kind"] == "Pod"}
+        for at, new in enumerate(change.pods):
+            for number in range(new.count):
+                pod = copy.deepcopy(copied[new.like])
+                name = f"created-{at}-{number}"
+                pod["metadata"] |= {"name": name, "uid": name}
+                pod["metadata"]["labels"] = {**pod["metadata"]["labels"], **dict(new.labels)}
+                if new.role:
+                    pod["metadata"]["annotations"][manifests.ROLE] = new.role
+                pod["spec"].pop("nodeName", None)
+                pod["status"] = {"phase": "Pending"}
+                self.documents.append(pod)
+
+    def change_markpods(self, change: changes.MarkPods) -> None:
+        """Set roles and labels."""
+        by_uid = {each["metadata"]["uid"]: each["metadata"] for each in self._waiting}
+        for mark in change.marks:
+            where = "annotations" if mark.key == manifests.ROLE else "labels"
+            by_uid[mark.pod][where][mark.key] = mark.value
+
+    def change_removegates(self, _: changes.RemoveGates) -> None:
+        """Remove all scheduling gates."""
+        for pod in self._waiting:
+            pod["spec"].pop("schedulingGates", None)
+
+    def change_createclaims(self, change: changes.CreateClaims) -> None:
+        """Create the claims, and their volumes."""
+        for key in change.claims:
+            self.documents += bound_claim(*key.split("/"))
+
+    def change_quotaamounts(self, change: changes.QuotaAmounts) -> None:
+        """Set some amounts."""
+        for name, amount in change.after:
+            hard = self._one("ResourceQuota", change.quota)["spec"]["hard"]
+            _set(hard, name, amount)
+
+    def change_dropannotation(self, change: changes.DropAnnotation) -> None:
+        """Drop the annotation."""
+        del self._one("PodGroup", self._job)["metadata"]["annotations"][change.key]
+
+    def change_softtopology(self, _: changes.SoftTopology) -> None:
+        """Set the mode."""
+        self._one("PodGroup", self._job)["spec"]["networkTopology"]["mode"] = "soft"
+
+    def change_largernodes(self, change: changes.LargerNodes) -> None:
+        """Copy a node, and give the copies more."""
+        for number in range(change.count):
+            node = copy.deepcopy(self._one("Node", change.like))
+            name = f"{change.like}-larger-{number + 1}"
+            node["metadata"] |= {"name": name, "uid": name}
+            node["metadata"]["labels"][manifests.HOST] = name
+            for name, amount in change.allocatable:
+                _set(node["status"]["allocatable"], name, amount)
+                _set(node["status"]["capacity"], name, amount)
+            self.documents.append(node)
+
     def change_removetaint(self, change: changes.RemoveTaint) -> None:
         """Remove the taint from the nodes."""
         for name in change.nodes:
@@ -255,6 +344,30 @@ class Edited:
         for pod in self._waiting:
             affinity = pod["spec"].get("affinity", {}).get("nodeAffinity", {})
             affinity.pop("requiredDuringSchedulingIgnoredDuringExecution", None)
+
+
+def bound_claim(namespace: str, name: str) -> list[Document]:
+    """A claim and its volume, which all nodes can use."""
+    spec = {"accessModes": ["ReadWriteMany"], "storageClassName": ""}
+    volume = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": f"volume-{name}"},
+        "spec": {
+            **spec,
+            "capacity": {"storage": "1Gi"},
+            "claimRef": {"namespace": namespace, "name": name},
+        },
+        "status": {"phase": "Bound"},
+    }
+    claim = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"namespace": namespace, "name": name},
+        "spec": {**spec, "volumeName": f"volume-{name}"},
+        "status": {"phase": "Bound"},
+    }
+    return [volume, claim]
 
 
 def _shrink(
@@ -300,12 +413,12 @@ def smaller(change: changes.Change) -> list[changes.Change]:
     match change:
         case changes.SmallerRequest(before=before, after=after, step=step):
             return [replace(change, after=each) for each in range(after + step, before, step)]
-        case changes.MoreNodes(count=count):
+        case changes.MoreNodes(count=count) | changes.LargerNodes(count=count):
             return [replace(change, count=each) for each in reversed(range(1, count))]
         case changes.RemoveTaint() | changes.Uncordon() | changes.LabelNodes():
             some = combinations(change.nodes, len(change.nodes) - 1)
             return [replace(change, nodes=each) for each in some if each]
-        case changes.QueueAmounts():
+        case changes.QueueAmounts() | changes.QuotaAmounts():
             return [each for each in _one_step_less(change) if each.after != each.before]
         case (
             changes.FewerPods(before=before, after=after)
@@ -317,7 +430,7 @@ def smaller(change: changes.Change) -> list[changes.Change]:
     return []
 
 
-def _one_step_less(change: changes.QueueAmounts) -> Iterator[changes.QueueAmounts]:
+def _one_step_less(change: Raised) -> Iterator[Raised]:
     before, steps = dict(change.before), dict(change.steps)
     for at, (name, amount) in enumerate(change.after):
         less = (name, max(before[name], amount - steps[name]))
@@ -329,4 +442,4 @@ def is_monotone(change: changes.Change) -> bool:
 
     More nodes, and more weight, can let other jobs start instead.
     """
-    return not isinstance(change, changes.MoreNodes | changes.QueueWeight)
+    return not isinstance(change, changes.MoreNodes | changes.LargerNodes | changes.QueueWeight)

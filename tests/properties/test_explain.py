@@ -4,10 +4,11 @@ with the next smaller change of a kind with a size.
 
 import gc
 from collections import Counter
+from collections.abc import Iterable
 
 import pytest
 
-from tests.properties import edited_manifests
+from tests.properties import edited_manifests, obstacles
 from vscheduler.explain import changes, remedies, wording
 from vscheduler.mirror import state
 from vscheduler.simulator import run
@@ -18,6 +19,9 @@ QUICK = 2
 SLICES = 40
 SLICE = 50
 """2,000 clusters at length."""
+
+FEW = 10
+"""400 clusters at length, each with every obstacle."""
 
 BELOW_MAX = 3
 """So many smaller changes are tried, those by one step first."""
@@ -43,6 +47,59 @@ def judged(seed: int) -> Counter[str]:
             found[type(remedy.change).__name__] += 1
             _check(cluster, job, remedy, f"{seed} {job}: {wording.sentence(remedy)}")
     return found
+
+
+def unhindered(seed: int, names: Iterable[str] = obstacles.OBSTACLES) -> Counter[str]:
+    """Put each obstacle in the way of a job, and compare what its user could do with what is
+    shown.
+    """
+    found: Counter[str] = Counter()
+    cluster = edited_manifests.cluster(seed)
+    job = _waiting_longest(cluster)
+    for name in names if job else ():
+        after = obstacles.with_obstacle(cluster, job, obstacles.OBSTACLES[name])
+        given = run.read(after.documents, run.Options())
+        try:
+            explained = remedies.explain(given, after.policy, job)
+        except remedies.NotWaitingError:
+            continue
+        shown = {type(remedy.change) for remedy in explained.remedies}
+        for remedy in explained.remedies:
+            text = f"{seed} {job} {name}: {wording.sentence(remedy)}"
+            assert edited_manifests.starts(after, job, remedy.change, most=remedy.cycle), text
+        assert wording.lines(explained)
+        if explained.starts is not None or explained.cut:
+            continue
+        for change in obstacles.helping(after, job, name):
+            if edited_manifests.starts(after, job, change):
+                found[name] += 1
+                assert type(change) in shown, f"{seed} {job} {name}: denied {change}"
+    return found
+
+
+def _waiting_longest(cluster: edited_manifests.Cluster) -> str:
+    """The last job without any pod on a node; empty text without such a job."""
+    given = run.read(cluster.documents, run.Options())
+    taken = given.mirror.snapshot(given.now)
+    return next((job.id for job in reversed(taken.jobs) if not job.ready_tasks), "")
+
+
+@pytest.mark.parametrize("name", sorted(obstacles.OBSTACLES))
+def test_what_helps_is_not_denied(name: str) -> None:
+    """A cluster for each obstacle; the others are tried at length."""
+    unhindered(1, [name])
+
+
+@pytest.mark.at_length
+@pytest.mark.parametrize("part", range(SLICES))
+def test_what_helps_is_not_denied_at_length(part: int) -> None:
+    """Each obstacle can be overcome in some clusters."""
+    found: Counter[str] = Counter()
+    for seed in range(100 + part * FEW, 100 + (part + 1) * FEW):
+        found += unhindered(seed)
+    assert found["closed"]
+    assert found["no_claim"]
+    assert found["gates"]
 
 
 def _check(cluster: edited_manifests.Cluster, job: str, remedy: changes.Remedy, text: str) -> None:

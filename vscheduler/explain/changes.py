@@ -143,6 +143,114 @@ class WithoutNodeAffinity(msgspec.Struct, frozen=True, kw_only=True):
     """No required node affinity on each waiting pod."""
 
 
+class OpenQueues(msgspec.Struct, frozen=True, kw_only=True):
+    """Closed queues that are opened: the job's queue, its ancestors, or both."""
+
+    queues: tuple[str, ...]
+
+
+class CreateQueue(msgspec.Struct, frozen=True, kw_only=True):
+    """A queue that doesn't exist, created below root with the defaults of its spec."""
+
+    queue: str
+
+
+class OtherQueue(msgspec.Struct, frozen=True, kw_only=True):
+    """Another queue in spec.queue of the PodGroup."""
+
+    before: str
+    after: str
+
+
+class OtherParent(msgspec.Struct, frozen=True, kw_only=True):
+    """Another queue in spec.parent of a queue."""
+
+    queue: str
+    before: str
+    after: str
+
+
+class QueueNamespace(msgspec.Struct, frozen=True, kw_only=True):
+    """A namespace more in the annotation vscheduler.io/namespaces of a queue."""
+
+    queue: str
+    namespace: str
+
+
+class NewPods(msgspec.Struct, frozen=True, kw_only=True):
+    """Further pods of the waiting job, as copies of one of its pods."""
+
+    like: str
+    """UID of the copied pod."""
+    count: int
+    role: str = ""
+    """The role of the copies; empty: as the copied pod."""
+    labels: tuple[tuple[str, str], ...] = ()
+    """Labels that the copies have instead of those of the copied pod."""
+
+
+class CreatePods(msgspec.Struct, frozen=True, kw_only=True):
+    """The pods that the job lacks, created."""
+
+    pods: tuple[NewPods, ...]
+
+
+class Mark(msgspec.Struct, frozen=True, kw_only=True):
+    """A label on a pod of the waiting job; volcano.sh/task-spec as an annotation, too."""
+
+    pod: str
+    """UID of the pod."""
+    key: str
+    value: str
+
+
+class MarkPods(msgspec.Struct, frozen=True, kw_only=True):
+    """The role, or the labels of a sub-group, on pods that lack them."""
+
+    marks: tuple[Mark, ...]
+
+
+class RemoveGates(msgspec.Struct, frozen=True, kw_only=True):
+    """No scheduling gates on the waiting pods."""
+
+    pods: int
+    """How many pods have gates."""
+
+
+class CreateClaims(msgspec.Struct, frozen=True, kw_only=True):
+    """Missing PersistentVolumeClaims, created and bound to volumes that every node can use."""
+
+    claims: tuple[str, ...]
+    """`namespace/name`, sorted."""
+
+
+class QuotaAmounts(msgspec.Struct, frozen=True, kw_only=True):
+    """Larger amounts in spec.hard of a ResourceQuota; only resources that change are named."""
+
+    quota: str
+    before: Amounts
+    after: Amounts
+    steps: Amounts
+
+
+class DropAnnotation(msgspec.Struct, frozen=True, kw_only=True):
+    """No annotation with this key on the PodGroup."""
+
+    key: str
+
+
+class SoftTopology(msgspec.Struct, frozen=True, kw_only=True):
+    """`mode: soft` wherever the PodGroup has a network topology."""
+
+
+class LargerNodes(msgspec.Struct, frozen=True, kw_only=True):
+    """Further nodes with labels and taints of an existing node, and more of some resources."""
+
+    like: str
+    count: int
+    allocatable: Amounts
+
+
 class LabelNodes(msgspec.Struct, frozen=True, kw_only=True):
     """A label on further nodes, for the nodeSelector of the waiting pods."""
 
@@ -169,6 +277,19 @@ Change: TypeAlias = (
     | WithoutSelector
     | WithoutNodeAffinity
     | LabelNodes
+    | OpenQueues
+    | CreateQueue
+    | OtherQueue
+    | OtherParent
+    | QueueNamespace
+    | CreatePods
+    | MarkPods
+    | RemoveGates
+    | CreateClaims
+    | QuotaAmounts
+    | DropAnnotation
+    | SoftTopology
+    | LargerNodes
 )
 
 

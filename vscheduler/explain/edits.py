@@ -7,11 +7,12 @@ from typing import TypeAlias, TypeVar
 import msgspec
 
 from vscheduler.core.config import policy as policies
-from vscheduler.core.model import constraints, jobs, nodes
+from vscheduler.core.model import constraints, jobs, nodes, queues
 from vscheduler.explain import changes, smaller_pods
 from vscheduler.mirror import state
-from vscheduler.mirror.decode import events, large_pods, quantities, wire, wire_terms
-from vscheduler.mirror.translate import pods
+from vscheduler.mirror.decode import events, large_pods, quantities, wire, wire_storage, wire_terms
+from vscheduler.mirror.translate import pods, storage, translation
+from vscheduler.simulator import closed_queues
 
 Event: TypeAlias = events.Upsert | events.Remove
 Key: TypeAlias = tuple[events.Kind, str]
@@ -23,6 +24,7 @@ HOSTNAME = "kubernetes.io/hostname"
 """The label that is different on each node."""
 
 ALLOWED = "true"
+MANY_NODES = "ReadWriteMany"
 
 _alter = msgspec.structs.replace
 
@@ -113,15 +115,182 @@ def objects(change: changes.Change, there: Objects) -> list[Event]:
     match change:
         case changes.FewerPods() | changes.SmallerRequest():
             return _smaller(there, change)
-        case changes.Tolerate() | changes.WithoutSelector() | changes.WithoutNodeAffinity():
+        case (
+            changes.Tolerate()
+            | changes.WithoutSelector()
+            | changes.WithoutNodeAffinity()
+            | changes.RemoveGates()
+        ):
             return [_pod(_unbarred(pod, change)) for pod in there.waiting]
-        case changes.QueueWeight() | changes.QueueAmounts() | changes.Reclaimable():
+        case (
+            changes.QueueWeight()
+            | changes.QueueAmounts()
+            | changes.Reclaimable()
+            | changes.OtherParent()
+            | changes.QueueNamespace()
+        ):
             return [_queue(there, change)]
-        case changes.MoreNodes():
+        case changes.MoreNodes() | changes.LargerNodes():
             return [_node(each) for each in _more_nodes(there, change)]
         case changes.RemoveTaint() | changes.Uncordon() | changes.LabelNodes():
             return [_node(_changed_node(there, name, change)) for name in change.nodes]
-    return _evictable(there, change)
+    return _required(there, change) or _evictable(there, change)
+
+
+def _required(there: Objects, change: changes.Change) -> list[Event]:
+    """Return the events of a change that gives the job what it must have before it may start."""
+    made: Iterable[Event] = ()
+    match change:
+        case changes.OpenQueues():
+            made = _opened(there, change)
+        case changes.CreateQueue():
+            metadata = wire.Metadata(name=change.queue, uid=change.queue)
+            made = [events.Upsert(kind=events.Kind.QUEUE, object=wire.Queue(metadata=metadata))]
+        case changes.OtherQueue() | changes.DropAnnotation() | changes.SoftTopology():
+            made = [_changed_group(there, change)]
+        case changes.MarkPods():
+            made = map(_pod, _marked(there, change))
+        case changes.CreatePods():
+            made = map(_pod, _new_pods(there, change))
+        case changes.CreateClaims():
+            made = (event for key in change.claims for event in _bound_claim(key))
+        case changes.QuotaAmounts():
+            made = [_quota(there, change)]
+    return list(made)
+
+
+def _opened(there: Objects, change: changes.OpenQueues) -> Iterator[Event]:
+    """Yield the queues with another state: those that are opened, and those below them that were
+    closed with them.
+    """
+    known = {queue.metadata.name: queue for queue in there.of_kind(wire.Queue)}
+    after = dict(known)
+    for name in change.queues:
+        status = _alter(known[name].status, state=str(queues.QueueState.OPEN))
+        after[name] = _alter(known[name], status=status)
+    for queue in closed_queues.settled(after.values()):
+        if queue is not known[queue.metadata.name]:
+            yield events.Upsert(kind=events.Kind.QUEUE, object=queue)
+
+
+def _changed_group(
+    there: Objects, change: changes.OtherQueue | changes.DropAnnotation | changes.SoftTopology
+) -> Event:
+    group = there.group(there.job)
+    match change:
+        case changes.OtherQueue():
+            group = _alter(group, spec=_alter(group.spec, queue=change.after))
+        case changes.DropAnnotation():
+            kept = {key: text for key, text in _notes(group).items() if key != change.key}
+            group = _alter(group, metadata=_alter(group.metadata, annotations=kept))
+        case changes.SoftTopology():
+            group = _alter(group, spec=_softened(group.spec))
+    return events.Upsert(kind=events.Kind.POD_GROUP, object=group)
+
+
+def _notes(group: wire.PodGroup) -> Mapping[str, str]:
+    return group.metadata.annotations
+
+
+def _softened(spec: wire.PodGroupSpec) -> wire.PodGroupSpec:
+    soft = wire.NetworkTopology(mode="soft")
+    policies = [
+        _alter(each, network_topology=each.network_topology and soft)
+        for each in spec.sub_group_policy
+    ]
+    whole = spec.network_topology and soft
+    return _alter(spec, network_topology=whole, sub_group_policy=policies)
+
+
+def _marked(there: Objects, change: changes.MarkPods) -> Iterator[wire.Pod]:
+    """Yield the pods with their new labels; a role is an annotation, too."""
+    by_pod: dict[str, dict[str, str]] = {}
+    for mark in change.marks:
+        by_pod.setdefault(mark.pod, {})[mark.key] = mark.value
+    for uid, marks in by_pod.items():
+        pod = there.one(events.Kind.POD, uid, wire.Pod)
+        metadata = pod.metadata
+        role = {key: value for key, value in marks.items() if key == pods.ROLE}
+        yield _alter(
+            pod,
+            metadata=_alter(
+                metadata,
+                labels={**metadata.labels, **marks},
+                annotations={**metadata.annotations, **role},
+            ),
+        )
+
+
+def _new_pods(there: Objects, change: changes.CreatePods) -> Iterator[wire.Pod]:
+    first = 1
+    for new in change.pods:
+        like = there.one(events.Kind.POD, new.like, wire.Pod)
+        yield from _copies(new, like, first)
+        first += new.count
+
+
+def _copies(new: changes.NewPods, like: wire.Pod, first: int) -> Iterator[wire.Pod]:
+    """Yield the further pods as an owner would create them; `first` numbers the names."""
+    metadata = like.metadata
+    labels = {**metadata.labels, **dict(new.labels)}
+    annotations = dict(metadata.annotations)
+    if new.role:
+        labels[pods.ROLE] = annotations[pods.ROLE] = new.role
+    for number in range(first, first + new.count):
+        name = f"{metadata.name}-more-{number}"
+        own = _alter(
+            metadata,
+            name=name,
+            uid=name,
+            labels=labels,
+            annotations=annotations,
+            deletion_timestamp=None,
+        )
+        spec = _alter(like.spec, node_name="")
+        yield _alter(like, metadata=own, spec=spec, status=wire.PodStatus(phase="Pending"))
+
+
+def _bound_claim(key: str) -> Iterator[Event]:
+    """Yield a claim and the volume that it is bound to, which every node can use."""
+    namespace, _, name = key.rpartition("/")
+    volume = f"{namespace}-{name}"
+    yield events.Upsert(
+        kind=events.Kind.VOLUME,
+        object=wire_storage.PersistentVolume(
+            metadata=wire.Metadata(name=volume, uid=volume),
+            spec=wire_storage.VolumeSpec(
+                access_modes=[MANY_NODES],
+                claim_ref=wire_storage.ClaimReference(namespace=namespace, name=name, uid=key),
+            ),
+            status=wire_storage.VolumeStatus(phase="Bound"),
+        ),
+    )
+    annotations = {storage.BIND_COMPLETED: "yes"}
+    metadata = wire.Metadata(name=name, namespace=namespace, uid=key, annotations=annotations)
+    yield events.Upsert(
+        kind=events.Kind.CLAIM,
+        object=wire_storage.PersistentVolumeClaim(
+            metadata=metadata,
+            spec=wire_storage.ClaimSpec(access_modes=[MANY_NODES], volume_name=volume),
+            status=wire_storage.ClaimStatus(phase="Bound"),
+        ),
+    )
+
+
+def _quota(there: Objects, change: changes.QuotaAmounts) -> Event:
+    quota = there.one(events.Kind.QUOTA, change.quota, wire.ResourceQuota)
+    after = dict(change.after)
+    hard = {key: _raised(key, text, after) for key, text in quota.spec.hard.items()}
+    spec = _alter(quota.spec, hard=hard)
+    return events.Upsert(kind=events.Kind.QUOTA, object=_alter(quota, spec=spec))
+
+
+def _raised(key: str, text: quantities.Quantity, after: Mapping[str, int]) -> quantities.Quantity:
+    """Return the amount of an entry of a quota: a resource may have several."""
+    name = translation.quota_resource(key)
+    if name is None or name not in after or _read(name, text) >= after[name]:
+        return text
+    return _written(name, after[name])
 
 
 def _evictable(there: Objects, change: changes.Change) -> list[Event]:
@@ -183,8 +352,16 @@ def _smaller(there: Objects, change: changes.FewerPods | changes.SmallerRequest)
     return made
 
 
-def _more_nodes(there: Objects, change: changes.MoreNodes) -> Iterator[wire.Node]:
+def _more_nodes(
+    there: Objects, change: changes.MoreNodes | changes.LargerNodes
+) -> Iterator[wire.Node]:
     like = there.one(events.Kind.NODE, change.like, wire.Node)
+    if isinstance(change, changes.LargerNodes):
+        larger = {name: _written(name, amount) for name, amount in change.allocatable}
+        allocatable = {**like.status.allocatable, **larger}
+        capacity = {**like.status.capacity, **larger}
+        status = _alter(like.status, allocatable=allocatable, capacity=capacity)
+        like = _alter(like, status=status)
     number = made = 0
     while made < change.count:
         number += 1
@@ -199,10 +376,17 @@ def _more_nodes(there: Objects, change: changes.MoreNodes) -> Iterator[wire.Node
 
 
 def _queue(
-    there: Objects, change: changes.QueueWeight | changes.QueueAmounts | changes.Reclaimable
+    there: Objects,
+    change: (
+        changes.QueueWeight
+        | changes.QueueAmounts
+        | changes.Reclaimable
+        | changes.OtherParent
+        | changes.QueueNamespace
+    ),
 ) -> Event:
     queue = there.one(events.Kind.QUEUE, change.queue, wire.Queue)
-    fields: dict[str, object]
+    fields: dict[str, object] = {}
     match change:
         case changes.QueueWeight():
             fields = {"weight": change.after}
@@ -212,6 +396,13 @@ def _queue(
             fields = {str(change.field): {**before, **after}}
         case changes.Reclaimable():
             fields = {"reclaimable": True}
+        case changes.OtherParent():
+            fields = {"parent": change.after}
+        case changes.QueueNamespace():
+            annotations = dict(queue.metadata.annotations)
+            known = annotations.get(translation.NAMESPACES, "")
+            annotations[translation.NAMESPACES] = f"{known},{change.namespace}".lstrip(",")
+            queue = _alter(queue, metadata=_alter(queue.metadata, annotations=annotations))
     spec = _alter(queue.spec, **fields)
     return events.Upsert(kind=events.Kind.QUEUE, object=_alter(queue, spec=spec))
 
@@ -265,11 +456,18 @@ def _changed_node(
 
 def _unbarred(
     pod: wire.Pod,
-    change: changes.Tolerate | changes.WithoutSelector | changes.WithoutNodeAffinity,
+    change: (
+        changes.Tolerate
+        | changes.WithoutSelector
+        | changes.WithoutNodeAffinity
+        | changes.RemoveGates
+    ),
 ) -> wire.Pod:
-    """Return a waiting pod that may use more nodes."""
+    """Return a waiting pod that may use more nodes, or nodes at all."""
     spec = pod.spec
     match change:
+        case changes.RemoveGates():
+            return _alter(pod, spec=_alter(spec, scheduling_gates=[]))
         case changes.Tolerate():
             taint = change.taint
             made = wire_terms.Toleration(

@@ -37,6 +37,31 @@ def more(found: search.Search, job: jobs.Job) -> Iterator[changes.Remedy]:
         yield remedy
 
 
+def larger(found: search.Search, job: jobs.Job) -> Iterator[changes.Remedy]:
+    """Yield nodes that are as large as the largest pod, where none is, for a shape of nodes."""
+    del job
+    asked: dict[str, int] = {}
+    for task in pods.tasks(found):
+        for name, amount in task.pod_class.request.items():
+            asked[name] = max(asked.get(name, 0), amount)
+    short = [
+        (like, {name: amount for name, amount in asked.items() if amount > dict(size).get(name, 0)})
+        for like, size in _shapes(found)
+    ]
+    if not all(more for _, more in short):
+        return
+    for like, more in short[:SHAPES_MAX]:
+        more_of = tuple(sorted(more.items()))
+        remedy = found.smallest(partial(_larger, like, more_of), MORE_MAX)
+        if remedy is not None:
+            yield remedy
+            return
+
+
+def _larger(like: str, allocatable: changes.Amounts, count: int) -> changes.Change:
+    return changes.LargerNodes(like=like, count=count, allocatable=allocatable)
+
+
 def _added(like: str, allocatable: changes.Amounts, count: int) -> changes.Change:
     return changes.MoreNodes(like=like, count=count, allocatable=allocatable)
 

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from functools import partial
 
-from vscheduler.core.model import constraints, jobs, nodes, resources
+from vscheduler.core.model import constraints, decisions, jobs, nodes, resources
 from vscheduler.explain import changes, search, smaller_pods
-from vscheduler.mirror.decode import wire
+from vscheduler.mirror.decode import events, wire
 
 CPU_STEP = 100
 """The grid of cpu, in millicores."""
@@ -46,7 +46,7 @@ def smaller(found: search.Search, job: jobs.Job) -> Iterator[changes.Remedy]:
     """Yield for each resource the largest request with which the job starts."""
     del job
     waiting = found.trials.objects.waiting
-    for resource in _requested(waiting):
+    for resource in _requested(waiting) if waiting else ():
         if resource == resources.PODS:
             continue
         before = max(smaller_pods.requested(pod, resource) for pod in waiting)
@@ -65,6 +65,45 @@ def smaller(found: search.Search, job: jobs.Job) -> Iterator[changes.Remedy]:
 def _less(resource: str, before: int, grid: int, size: int) -> changes.SmallerRequest:
     after = (-(-before // grid) - size) * grid
     return changes.SmallerRequest(resource=resource, before=before, after=after, step=grid)
+
+
+def claims(found: search.Search, job: jobs.Job) -> Iterator[changes.Remedy]:
+    """Yield the creation of the PersistentVolumeClaims that waiting pods name and that don't
+    exist.
+    """
+    names = {
+        events.key_of(job.namespace, volume.persistent_volume_claim.claim_name)
+        for pod in found.trials.objects.waiting
+        for volume in pod.spec.volumes
+        if volume.persistent_volume_claim is not None
+    }
+    missing = [
+        name
+        for name in sorted(names)
+        if found.trials.objects.original(events.Kind.CLAIM, name) is None
+    ]
+    remedy = found.one(changes.CreateClaims(claims=tuple(missing))) if missing else None
+    if remedy is not None:
+        yield remedy
+
+
+def settings(found: search.Search, job: jobs.Job) -> Iterator[changes.Remedy]:
+    """Yield the annotations of the PodGroup to drop, and a hard topology to soften, of which its
+    reason says that they can't be used.
+    """
+    candidates: list[changes.Change] = []
+    if found.reason is not None and found.reason.code is decisions.ReasonCode.BAD_SETTING:
+        candidates += [
+            changes.DropAnnotation(key=key)
+            for key in sorted(job.annotations)
+            if key in found.reason.subject
+        ]
+    if job.hard_topology:
+        candidates.append(changes.SoftTopology())
+    for each in candidates[:CANDIDATES_MAX]:
+        remedy = found.one(each)
+        if remedy is not None:
+            yield remedy
 
 
 def unbarred(found: search.Search, job: jobs.Job) -> Iterator[changes.Remedy]:

@@ -1,18 +1,131 @@
-"""Changes of the job's queue and its ancestors: weight, deserved amounts, capability."""
+"""Changes of the job's queue and its ancestors: that there is one for the job and that it is open,
+weight, deserved amounts, capability; and of the quotas of its namespace.
+"""
 
-from collections.abc import Iterator, Mapping, Sequence
+import difflib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 import msgspec
 
-from vscheduler.core.model import jobs, queues, resources
+from vscheduler.core.model import decisions, jobs, queues, resources
 from vscheduler.explain import changes, pods, search
+from vscheduler.mirror.decode import events, wire
+from vscheduler.mirror.translate import translation
 
 WEIGHT_MAX = 4096
 """How much weight is added at most."""
 
 CAPACITY = "capacity"
 """The plugin that reads spec.deserved."""
+
+
+OTHERS_MAX = 8
+"""So many other queues are tried, those with a similar name first."""
+
+ELSEWHERE = frozenset(
+    {
+        decisions.ReasonCode.QUEUE_MISSING,
+        decisions.ReasonCode.QUEUE_CLOSED,
+        decisions.ReasonCode.QUEUE_BARRED,
+        decisions.ReasonCode.NOT_LEAF,
+    }
+)
+"""Reasons that go with the queue."""
+
+
+def usable(found: search.Search, job: jobs.Job) -> Iterator[changes.Remedy]:
+    """Yield what lets the job's queue have jobs, and another queue that has room for it."""
+    remedies = map(found.one, _opening(found, job))
+    yield from (each for each in remedies if each is not None)
+    reason = found.reason
+    if reason is not None and reason.code in ELSEWHERE:
+        others = _others(found, job, reason)[:OTHERS_MAX]
+        named = (changes.OtherQueue(before=job.queue, after=name) for name in others)
+        remedy = found.first_that_works(*named)
+        if remedy is not None:
+            yield remedy
+
+
+def _opening(found: search.Search, job: jobs.Job) -> Iterator[changes.Change]:
+    """Yield what stands between the job and its queue."""
+    known, reason = found.trials.snapshot.queues, found.reason
+    queue = known.get(job.queue)
+    if queue is None:
+        yield changes.CreateQueue(queue=job.queue)
+    closed = [each.name for each in _line(found, job) if _closed_itself(found, each)]
+    if closed:
+        yield changes.OpenQueues(queues=tuple(closed))
+    if queue is not None and not queue.takes(job.namespace):
+        yield changes.QueueNamespace(queue=job.queue, namespace=job.namespace)
+    if reason is not None and reason.problem is not None:
+        yield from _mended(known, reason.problem)
+
+
+def _mended(
+    known: Mapping[str, queues.Queue], problem: queues.QueueProblem
+) -> Iterator[changes.Change]:
+    """Yield what puts the tree of queues right."""
+    parent = partial(changes.OtherParent, after=queues.ROOT)
+    if problem.code is queues.ProblemCode.PARENT_MISSING:
+        yield changes.CreateQueue(queue=problem.subjects[0])
+        yield parent(queue=problem.queue, before=problem.subjects[0])
+    elif problem.code is queues.ProblemCode.CYCLE:
+        for name in sorted(problem.subjects):
+            yield parent(queue=name, before=known[name].parent)
+
+
+def _closed_itself(found: search.Search, queue: queues.Queue) -> bool:
+    """Whether the queue is closed, and not only because an ancestor is."""
+    written = found.trials.objects.one(events.Kind.QUEUE, queue.name, wire.Queue)
+    return not queue.open and not translation.closed_by_parent(written)
+
+
+def _others(found: search.Search, job: jobs.Job, reason: decisions.Reason) -> list[str]:
+    """Return the other queues that may have the job: leaf queues that are open and take jobs of its
+    namespace; those below its queue first, then by similarity of names.
+    """
+    known = found.trials.snapshot.queues
+    tree = queues.tree(known, {})
+    fit = [
+        name
+        for name, queue in known.items()
+        if name not in {job.queue, queues.ROOT}
+        and tree.leaf(name)
+        and name not in tree.problems
+        and queue.open
+        and queue.takes(job.namespace)
+    ]
+    near = {
+        name: difflib.SequenceMatcher(None, job.queue, name, autojunk=False).ratio() for name in fit
+    }
+    return sorted(fit, key=lambda name: (name not in reason.leaves, -near[name], name))
+
+
+def quotas(found: search.Search, job: jobs.Job) -> Iterator[changes.Remedy]:
+    """Yield the smallest amounts of each ResourceQuota of the namespace with which the job
+    starts.
+    """
+    most: dict[str, int] = {}
+    for each in found.trials.snapshot.jobs:
+        if each.namespace == job.namespace:
+            most = resources.add(most, dict(each.min_resources or {}))
+    for quota in found.trials.snapshot.quotas:
+        names = tuple(name for name in sorted(job.min_resources or {}) if name in quota.hard)
+        if quota.namespace != job.namespace or not names:
+            continue
+        name = f"{quota.namespace}/{quota.name}"
+        # With so much, there is room for all that is used now and asked for.
+        asked = {name: most[name] + int(quota.used.get(name, 0)) for name in names}
+        rows = _Rows(
+            names=names,
+            before=quota.hard,
+            asked=asked,
+            change=partial(changes.QuotaAmounts, quota=name),
+        )
+        remedy = found.smallest_row(rows.of, rows.most)
+        if remedy is not None:
+            yield remedy
 
 
 def weights(found: search.Search, job: jobs.Job) -> Iterator[changes.Remedy]:
@@ -30,10 +143,12 @@ def _heavier(queue: queues.Queue, size: int) -> changes.Change:
 
 def amounts(found: search.Search, job: jobs.Job) -> Iterator[changes.Remedy]:
     """Yield the smallest deserved amounts and capabilities with which the job starts."""
-    for queue in _line(found, job):
+    line = _line(found, job)
+    root = found.trials.snapshot.queues.get(queues.ROOT)
+    for queue in (*line, *([root] if root and root.capability else ())):
         if queue.capability:
             yield from _raised(found, queue, changes.QueueField.CAPABILITY)
-        if found.trials.policy.has_plugin(CAPACITY):
+        if queue is not root and found.trials.policy.has_plugin(CAPACITY):
             yield from _raised(found, queue, changes.QueueField.DESERVED)
 
 
@@ -46,23 +161,27 @@ def _raised(
     """
     asked = _asked(found, queue)
     names = tuple(
-        name for name in asked if field is changes.QueueField.DESERVED or queue.capability.get(name)
+        name for name in asked if field is changes.QueueField.DESERVED or name in queue.capability
     )
     if not names:
         return
-    rows = _Rows(queue=queue, field=field, names=names, asked=asked)
+    before = getattr(queue, field)
+    change = partial(changes.QueueAmounts, queue=queue.name, field=field)
+    rows = _Rows(names=names, before=before, asked=asked, change=change)
     remedy = found.smallest_row(rows.of, rows.most)
     if remedy is not None:
         yield remedy
 
 
 class _Rows(msgspec.Struct, frozen=True, kw_only=True):
-    """Amounts of a queue on a grid, as numbers of steps by resource."""
+    """Amounts on a grid, as numbers of steps by resource."""
 
-    queue: queues.Queue
-    field: changes.QueueField
     names: tuple[str, ...]
+    before: Mapping[str, int]
     asked: Mapping[str, int]
+    """By how much the amounts can matter to be larger."""
+    change: Callable[..., changes.Change]
+    """Makes the change from `before`, `after` and `steps`."""
 
     @property
     def most(self) -> tuple[int, ...]:
@@ -72,9 +191,7 @@ class _Rows(msgspec.Struct, frozen=True, kw_only=True):
     def of(self, sizes: Sequence[int]) -> changes.Change:
         """Return the change by so many steps; resources that don't change are left out."""
         raised = [(name, size) for name, size in zip(self.names, sizes, strict=True) if size]
-        return changes.QueueAmounts(
-            queue=self.queue.name,
-            field=self.field,
+        return self.change(
             before=tuple((name, self._before(name)) for name, _ in raised),
             after=tuple(
                 (name, self._before(name) + size * self._step(name)) for name, size in raised
@@ -86,10 +203,7 @@ class _Rows(msgspec.Struct, frozen=True, kw_only=True):
         return pods.step(name, self.asked[name])
 
     def _before(self, name: str) -> int:
-        amounts = self.queue.deserved
-        if self.field is changes.QueueField.CAPABILITY:
-            amounts = self.queue.capability
-        return int(amounts.get(name, 0))
+        return int(self.before.get(name, 0))
 
 
 def _asked(found: search.Search, queue: queues.Queue) -> dict[str, int]:

@@ -11,7 +11,7 @@ import msgspec
 
 from vscheduler.core.config import policy as policies
 from vscheduler.core.model import decisions, jobs, reclaim_outlooks, refusals
-from vscheduler.explain import changes, evictions, nodes, pods, queues, search, trials
+from vscheduler.explain import changes, evictions, members, nodes, pods, queues, search, trials
 from vscheduler.simulator import run
 
 BUDGET = 600_000
@@ -22,12 +22,19 @@ ROUNDS = 2
 Finder = Callable[[search.Search, jobs.Job], Iterator[changes.Remedy]]
 
 FINDERS: Sequence[tuple[str, Finder]] = (
+    ("the queue", queues.usable),
+    ("missing pods", members.completed),
+    ("scheduling gates", members.opened),
+    ("missing volume claims", pods.claims),
+    ("annotations", pods.settings),
+    ("quotas", queues.quotas),
     ("fewer pods", pods.fewer),
     ("smaller pods", pods.smaller),
     ("tolerations and selectors", pods.unbarred),
     ("weights", queues.weights),
     ("queue limits", queues.amounts),
     ("more nodes", nodes.more),
+    ("larger nodes", nodes.larger),
     ("taints and labels", nodes.opened),
     ("forbidden evictions", evictions.allowed),
     ("ends of jobs", evictions.ends),
@@ -51,6 +58,11 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     starts: int | None
     """The cycle in which the job starts if nothing changes, counted from 1; None if it waits."""
     remedies: tuple[changes.Remedy, ...]
+    for_admission: bool = False
+    """Whether it has no pods and isn't admitted: `starts` and the remedies are about its admission,
+    after which its owner creates the pods."""
+    uncreated: int = 0
+    """How many pods must be created by the job's owner, as there is none to copy for a trial."""
     trials: int
     """How many changed clusters were tried."""
     spent: int
@@ -83,7 +95,8 @@ def explain(
     found: dict[str, tuple[changes.Remedy, ...]] = {}
     cut: list[str] = []
     if not now:
-        searched = search.Search(tried, trial=budget - tried.left, budget=budget)
+        reason = now.first.reason if now.first else None
+        searched = search.Search(tried, reason, trial=budget - tried.left, budget=budget)
         found, cut = _search(searched, waiting)
         tried.close()
     return Explanation(
@@ -93,6 +106,8 @@ def explain(
         outlook=now.queue.reclaim if now.queue else None,
         starts=now.cycle or None,
         remedies=tuple(remedy for name, _ in FINDERS for remedy in found.get(name, ())),
+        for_admission=tried.for_admission,
+        uncreated=0 if waiting.tasks or tried.for_admission else max(1, waiting.min_member),
         trials=tried.count,
         spent=budget - tried.left,
         cut=tuple(cut),

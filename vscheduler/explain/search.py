@@ -88,9 +88,14 @@ def _between(works: Works, below: int, above: int) -> int:
 class Search:
     """The search for remedies, with trials of one kind of job and cluster."""
 
-    def __init__(self, tried: trials.Trials, *, trial: int, budget: int) -> None:
-        """`trial` is the cost of a full trial, `budget` what all may cost."""
+    def __init__(
+        self, tried: trials.Trials, reason: decisions.Reason | None, *, trial: int, budget: int
+    ) -> None:
+        """`reason` is why the job waits, `trial` the cost of a full trial, `budget` what all may
+        cost.
+        """
         self.trials = tried
+        self.reason = reason
         self._exact = trial * EXACT_SHARE <= budget
         self.quick = trial * CAREFUL_SHARE > budget
         """Whether the cluster is large: few trials can be made."""

@@ -4,6 +4,9 @@ The cluster is kept in a Mirror. A trial applies the edited objects, runs cycles
 decisions out in a simulated world whose owners recreate evicted pods, and puts everything back.
 Equal objects give equal snapshots, so a trial leaves no trace.
 
+A job without any pod can't start. If it isn't admitted yet, its admission is looked for instead:
+its owner creates the pods then.
+
 `starts` is the proof: up to CYCLES cycles, as `vscheduler simulate --evicted-return` runs them.
 `may_start` is a cheap forecast for large clusters: a single cycle, on the cluster as those CYCLES
 leave it without the change, in which no other waiting job has a turn, though all of them count for
@@ -45,6 +48,7 @@ a change at most ALIKE_MAX of these.
 EVENT_COST = 100
 """Approximate microseconds for an edited object, there and back."""
 
+ADMITS = "enqueue"
 SKIPPED_ACTIONS = ("preempt", "reclaim")
 
 
@@ -92,7 +96,12 @@ class Trials:
         self._world = world.World(self.objects.all, pods_return=True)
         self.snapshot = given.mirror.snapshot(given.now)
         """The unchanged cluster."""
-        self.queue = next(each.queue for each in self.snapshot.jobs if each.id == job)
+        waiting = next(each for each in self.snapshot.jobs if each.id == job)
+        self.queue = waiting.queue
+        self.for_admission = (
+            not waiting.tasks and waiting.phase is jobs.Phase.PENDING and policy.has_action(ADMITS)
+        )
+        """Whether the job starts, for these trials, as soon as it is admitted."""
         self._cost = (
             OPENING_COST
             + JOB_COST * len(self.snapshot.jobs)
@@ -271,7 +280,12 @@ class Trials:
             self._take(before or edits.removal(kind, name))
 
     def _lacks(self, taken: snapshot.Snapshot, result: decisions.CycleResult) -> int:
-        """Return how many pods of the minimum have no node after this cycle."""
+        """Return how many pods of the minimum have no node after this cycle; 1 for a job that isn't
+        admitted, if that is what trials are for.
+        """
+        if self.for_admission:
+            status = self._status(result)
+            return int(status is None or status.phase is jobs.Phase.PENDING)
         job = next((each for each in taken.jobs if each.id == self.job), None)
         if job is None:
             return 1

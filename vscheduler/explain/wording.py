@@ -1,8 +1,11 @@
 """Remedies in English, and as a JSON tree."""
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
+
+import msgspec
 
 from vscheduler.core.model import constraints
 from vscheduler.explain import changes, remedies
@@ -55,7 +58,7 @@ def lines(explanation: remedies.Explanation) -> list[str]:
     why = f"{explanation.job}, in queue {explanation.queue}"
     said = wording.sentence(explanation.reason) if explanation.reason else UNKNOWN
     if explanation.starts is not None:
-        start = phrases.start(explanation.starts)
+        start = phrases.start(explanation.starts, for_admission=explanation.for_admission)
         waits = f"; now: {said}" if explanation.starts > 1 and explanation.reason else ""
         return [f"{why}, {start}{waits}"]
     return [f"{why}, waits: {said}", *_reclaim(explanation), *remedy_lines(explanation)]
@@ -72,8 +75,16 @@ def _reclaim(explanation: remedies.Explanation) -> list[str]:
 def remedy_lines(explanation: remedies.Explanation) -> list[str]:
     """Return what would start the job as lines of text."""
     messages = [sentence(each) for each in explanation.remedies]
+    if explanation.uncreated:
+        return [phrases.without_pods(explanation.uncreated)]
     untried = explanation.untried
-    return phrases.remedies(explanation.starts, messages, explanation.cut, untried=untried)
+    return phrases.remedies(
+        explanation.starts,
+        messages,
+        explanation.cut,
+        untried=untried,
+        for_admission=explanation.for_admission,
+    )
 
 
 def tree(explanation: remedies.Explanation) -> dict[str, Any]:
@@ -86,6 +97,7 @@ def tree(explanation: remedies.Explanation) -> dict[str, Any]:
         **why,
         **({"reclaim": " ".join(_reclaim(explanation))} if explanation.outlook else {}),
         "startsInCycle": explanation.starts,
+        "forAdmission": explanation.for_admission,
         "remedies": [_remedy(each) for each in explanation.remedies],
         "cutShort": list(explanation.cut),
         "untried": list(explanation.untried),
@@ -120,6 +132,8 @@ def _plain(value: object) -> object:
             return {"key": value.key, "value": value.value, "effect": str(value.effect)}
         case changes.QueueField():
             return str(value)
+        case tuple() if value and isinstance(value[0], msgspec.Struct):
+            return msgspec.to_builtins(value)
         case tuple() if value and isinstance(value[0], tuple):
             return {name: quantities.format_quantity(name, amount) for name, amount in value}
         case tuple():
@@ -147,7 +161,47 @@ def _of_the_job(change: changes.Change) -> str:
             return f"drop {change.key}={change.value} from the nodeSelector of its pods"
         case changes.WithoutNodeAffinity():
             return "drop the required node affinity of its pods"
-    return ""
+    return _of_its_objects(change)
+
+
+def _of_its_objects(change: changes.Change) -> str:
+    """Return a change of what the job must have before it may start."""
+    text = ""
+    match change:
+        case changes.CreatePods():
+            text = f"create {phrases.listed([_new(each) for each in change.pods])}"
+        case changes.MarkPods():
+            text = phrases.listed(_marks(change))
+        case changes.RemoveGates():
+            text = f"remove the scheduling gates of {phrases.pods(change.pods)}"
+        case changes.CreateClaims():
+            claims = f"PersistentVolumeClaim{'' if len(change.claims) == 1 else 's'}"
+            text = f"create {claims} {_named(change.claims)}, on volumes that every node can use"
+        case changes.DropAnnotation():
+            text = f"drop the annotation {change.key} of the PodGroup, or correct it"
+        case changes.SoftTopology():
+            text = "set mode: soft in the network topology of the PodGroup"
+        case changes.QuotaAmounts():
+            text = f"raise ResourceQuota {change.quota}: {_rises(change)}"
+    return text
+
+
+def _new(new: changes.NewPods) -> str:
+    """Return `2 more pods of role worker`."""
+    more = f"{new.count} more pod{'' if new.count == 1 else 's'}"
+    if new.role:
+        return f"{more} of role {new.role}"
+    labels = phrases.listed([f"{key}={value}" for key, value in new.labels])
+    return f"{more} with {labels}" if labels else more
+
+
+def _marks(change: changes.MarkPods) -> list[str]:
+    """Return `set volcano.sh/task-spec to decode on 2 of its pods` for each label."""
+    counts = Counter((mark.key, mark.value) for mark in change.marks)
+    return [
+        f"set {key} to {value} on {count} of its pods"
+        for (key, value), count in sorted(counts.items())
+    ]
 
 
 def _of_queues(change: changes.Change) -> str:
@@ -157,18 +211,47 @@ def _of_queues(change: changes.Change) -> str:
                 f"raise the weight of queue {change.queue} from {change.before} to {change.after}"
             )
         case changes.QueueAmounts():
-            before = dict(change.before)
-            rises = [
-                f"{name} from {phrases.amount(name, before[name])} to {phrases.amount(name, after)}"
-                for name, after in change.after
-            ]
             what = f"the {change.field}" + (
                 " amounts" if change.field is changes.QueueField.DESERVED else ""
             )
-            return f"raise {what} of queue {change.queue}: {phrases.listed(rises)}"
+            return f"raise {what} of queue {change.queue}: {_rises(change)}"
         case changes.Reclaimable():
             return f"set reclaimable: true on queue {change.queue}"
+    return _of_the_tree(change)
+
+
+def _of_the_tree(change: changes.Change) -> str:
+    """Return a change of whether there is a queue that takes the job."""
+    match change:
+        case changes.OpenQueues():
+            return f"open {_queues(change.queues)}"
+        case changes.CreateQueue():
+            return f"create queue {change.queue}"
+        case changes.OtherQueue():
+            return f"name queue {change.after} instead of {change.before} in spec.queue"
+        case changes.OtherParent():
+            return f"set spec.parent of queue {change.queue} to {change.after}"
+        case changes.QueueNamespace():
+            return (
+                f"let vscheduler.io/namespaces of queue {change.queue} list "
+                f"namespace {change.namespace}"
+            )
     return ""
+
+
+def _queues(names: Sequence[str]) -> str:
+    return f"queue{'' if len(names) == 1 else 's'} {phrases.listed(names)}"
+
+
+def _rises(change: changes.QueueAmounts | changes.QuotaAmounts) -> str:
+    """Return `cpu from 3 to 4` for each resource."""
+    was = dict(change.before)
+    return phrases.listed(
+        [
+            f"{name} from {phrases.amount(name, was[name])} to {phrases.amount(name, amount)}"
+            for name, amount in change.after
+        ]
+    )
 
 
 def _of_nodes(change: changes.Change) -> str:
@@ -176,6 +259,11 @@ def _of_nodes(change: changes.Change) -> str:
         case changes.MoreNodes():
             nodes = f"{change.count} more node{'' if change.count == 1 else 's'}"
             return f"add {nodes} like {change.like} ({_size(change.allocatable)})"
+        case changes.LargerNodes():
+            nodes = f"a node like {change.like} with"
+            if change.count > 1:
+                nodes = f"{change.count} nodes like {change.like} with"
+            return f"add {nodes} {_size(change.allocatable)}"
         case changes.RemoveTaint():
             return f"remove the taint {_taint(change.taint)} from {_named(change.nodes)}"
         case changes.Uncordon():

@@ -116,14 +116,19 @@ def without_pods(minimum: int) -> str:
     return f"None of its pods exist: create {wanted}, or see why their owner doesn't."
 
 
-def start(cycle: int) -> str:
-    """Return when a job starts: `starts in cycle 1 if nothing changes`.
+PODS_THEN = "its owner creates its pods then"
+
+
+def start(cycle: int, *, for_admission: bool = False) -> str:
+    """Return when a job starts, or is admitted: `starts in cycle 1 if nothing changes`.
 
     A later cycle isn't promised: what the job waits for, such as a terminating pod, may never end.
     """
+    does, do = ("is admitted", "be admitted") if for_admission else ("starts", "start")
+    then = f"; {PODS_THEN}" if for_admission else ""
     if cycle == 1:
-        return "starts in cycle 1 if nothing changes"
-    return f"can start in cycle {cycle} at the earliest"
+        return f"{does} in cycle 1 if nothing changes{then}"
+    return f"can {do} in cycle {cycle} at the earliest{then}"
 
 
 def remedies(
@@ -133,18 +138,25 @@ def remedies(
     *,
     hidden: int = 0,
     untried: Sequence[str] = (),
+    for_admission: bool = False,
 ) -> list[str]:
-    """Return what would start a job as lines of text.
+    """Return what would start a job as lines of text; for a job that waits for admission without
+    pods, what would have it admitted.
 
     `starts` is the cycle in which it starts anyway, `hidden` the number of changes that concern
     what the user may not see, `cut` names the kinds of changes not searched to the end, and
     `untried` has what plugins that aren't built in say of nodes that they refuse.
     """
     if starts is not None:
-        return [f"It {start(starts)}."]
-    lines = ["No single change that was tried would start it."]
+        return [f"It {start(starts, for_admission=for_admission)}."]
+    then = f"; {PODS_THEN}" if for_admission else ""
+    does = "have it admitted" if for_admission else "start it"
+    lines = [f"No single change that was tried would {does}{then}."]
     if messages:
-        lines = ["Any one of these changes would start it:", *(f"  - {each}" for each in messages)]
+        lines = [
+            f"Any one of these changes would {does}{then}:",
+            *(f"  - {each}" for each in messages),
+        ]
     if hidden:
         lines.append(f"{hidden} more would, which concern what you may not see.")
     if cut:

@@ -26,7 +26,7 @@ from vscheduler.core.model import decisions, jobs, pod_texts, queues, snapshot
 from vscheduler.mirror import phrases, queue_status, refusal_wording, state, statuses, wording
 from vscheduler.mirror.decode import events, quantities, wire
 from vscheduler.mirror.translate import bounds, pods
-from vscheduler.simulator import devices, manifests, world
+from vscheduler.simulator import closed_queues, devices, manifests, world
 
 CYCLE_SECONDS = 1.0
 """Virtual time between two cycles."""
@@ -240,10 +240,11 @@ def read(documents: Iterable[manifests.Manifest | Mapping[str, object]], options
     decoded = devices.with_claims(
         events.convert(each.kind, tree) for each, tree in manifests.complete(objects, now)
     )
-    for event in decoded:
+    settled = tuple(closed_queues.below_closed(decoded))
+    for event in settled:
         mirror.apply(event)
     return Given(
-        collected=collected, objects=tuple(objects), events=tuple(decoded), mirror=mirror, now=now
+        collected=collected, objects=tuple(objects), events=settled, mirror=mirror, now=now
     )
 
 

@@ -263,6 +263,7 @@ def remedies(found: Mapping[str, Any], access: Access) -> Document:
         "apiVersion": VERSION,
         "podGroup": plain_text.shown(str(found.get("podGroup", "")).partition("/")[2]),
         "startsInCycle": found.get("startsInCycle"),
+        "forAdmission": bool(found.get("forAdmission")),
         "reclaim": plain_text.shown(reclaim),
         "remedies": [
             {
@@ -284,10 +285,17 @@ OWN_CHANGES = frozenset(
     {
         *("FewerPods", "SmallerRequest", "Tolerate"),
         *("WithoutSelector", "WithoutNodeAffinity", "ActionArgument"),
+        *("CreatePods", "MarkPods", "RemoveGates", "CreateClaims", "QuotaAmounts"),
+        *("DropAnnotation", "SoftTopology"),
     }
 )
-NODE_CHANGES = frozenset({"MoreNodes", "RemoveTaint", "Uncordon", "LabelNodes"})
-QUEUE_CHANGES = frozenset({"QueueWeight", "QueueAmounts", "Reclaimable"})
+NODE_CHANGES = frozenset({"MoreNodes", "LargerNodes", "RemoveTaint", "Uncordon", "LabelNodes"})
+QUEUE_CHANGES = frozenset(
+    {
+        *("QueueWeight", "QueueAmounts", "Reclaimable", "OpenQueues", "CreateQueue"),
+        *("OtherQueue", "OtherParent", "QueueNamespace"),
+    }
+)
 
 
 def _sees_change(change: Mapping[str, Any], access: Access) -> bool:

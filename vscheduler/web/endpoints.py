@@ -10,6 +10,7 @@ import structlog
 from aiohttp import web
 
 from vscheduler import containment
+from vscheduler.core.model import decisions
 from vscheduler.mirror import paths, phrases, plain_text
 from vscheduler.web import (
     access,
@@ -259,7 +260,7 @@ class Endpoints:
         namespace, name = request.match_info["namespace"], request.match_info["name"]
         view = await self._views.view()
         row = documents.waiting(view, found, namespace, name)
-        if row is None or not row.total:
+        if row is None or (not row.total and row.reason == decisions.ReasonCode.TOO_FEW_PODS):
             said = NOT_WAITING if row is None else phrases.without_pods(row.minimum)
             raise request_rules.Problem(HTTPStatus.NOT_FOUND, said)
         version = (view.versions["queues"], view.versions["jobs"])

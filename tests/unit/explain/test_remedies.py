@@ -1,6 +1,6 @@
 """What would start a job, for clusters drawn as pictures and for the demo's manifests."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -246,6 +246,154 @@ def test_refusals_of_other_plugins_are_named_as_not_tried() -> None:
         'Not tried: what would let nodes pass a filter of your own ("node(s) were reserved").'
     )
     assert wording.tree(found)["untried"] == ["node(s) were reserved"]
+
+
+PICTURE = """
+node n1 cpu=4   queue q
+job q/late min=2 - -
+"""
+
+Documents = list[dict[str, Any]]
+
+
+def _object(documents: Documents, kind: str, name: str) -> dict[str, Any]:
+    return next(
+        each for each in documents if (each["kind"], each["metadata"]["name"]) == (kind, name)
+    )
+
+
+def _close(documents: Documents) -> None:
+    _object(documents, "Queue", "q")["status"] = {"state": "Closed"}
+
+
+def _close_above(documents: Documents) -> None:
+    parent = {**_object(documents, "Queue", "q"), "metadata": {"name": "org"}}
+    documents.append({**parent, "status": {"state": "Closed"}})
+    _object(documents, "Queue", "q")["spec"]["parent"] = "org"
+
+
+def _forget_queue(documents: Documents) -> None:
+    documents.remove(_object(documents, "Queue", "q"))
+
+
+def _bar(documents: Documents) -> None:
+    _object(documents, "Queue", "q")["metadata"]["annotations"] = {
+        "vscheduler.io/namespaces": "team-a"
+    }
+
+
+def _name_a_claim(documents: Documents) -> None:
+    volume = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
+    for each in documents:
+        if each["kind"] == "Pod":
+            each["spec"]["volumes"] = [volume]
+
+
+def _gate(documents: Documents) -> None:
+    for each in documents:
+        if each["kind"] == "Pod":
+            each["spec"]["schedulingGates"] = [{"name": "example.com/gate"}]
+
+
+def _lose_a_pod(documents: Documents) -> None:
+    documents.remove(_object(documents, "Pod", "late-1"))
+
+
+def _ask_for_roles(documents: Documents) -> None:
+    spec = _object(documents, "PodGroup", "late")["spec"]
+    spec["minTaskMember"] = {"head": 1, "worker": 1}
+    notes = _object(documents, "Pod", "late-0")["metadata"]["annotations"]
+    notes["volcano.sh/task-spec"] = "head"
+
+
+def _ask_for_sub_groups(documents: Documents) -> None:
+    policy = {"name": "ring", "subGroupSize": 2, "minSubGroups": 1, "matchLabelKeys": ["ring"]}
+    _object(documents, "PodGroup", "late")["spec"]["subGroupPolicy"] = [policy]
+
+
+def _ask_for_more(documents: Documents) -> None:
+    for each in documents:
+        if each["kind"] == "Pod":
+            each["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "6"
+
+
+NAMED = {
+    "a closed queue": (_close, ["open queue q", "name queue default instead of q in spec.queue"]),
+    "a closed parent": (_close_above, ["open queue org"]),
+    "no queue": (
+        _forget_queue,
+        ["create queue q", "name queue default instead of q in spec.queue"],
+    ),
+    "another namespace": (
+        _bar,
+        ["let vscheduler.io/namespaces of queue q list namespace default"],
+    ),
+    "no claim": (
+        _name_a_claim,
+        ["create PersistentVolumeClaim default/data, on volumes that every node can use"],
+    ),
+    "gates": (_gate, ["remove the scheduling gates of 2 pods"]),
+    "a pod too few": (_lose_a_pod, ["create 1 more pod", "lower minMember from 2 to 1"]),
+    "a pod without a role": (
+        _ask_for_roles,
+        ["set volcano.sh/task-spec to worker on 1 of its pods", "create 1 more pod of role worker"],
+    ),
+    "pods without a sub-group": (_ask_for_sub_groups, ["set ring to new-1 on 2 of its pods"]),
+    "pods that are too large": (_ask_for_more, ["add 2 nodes like n1 with 6 cpu"]),
+}
+
+
+@pytest.mark.parametrize(("hinder", "expected"), NAMED.values(), ids=NAMED)
+def test_each_change_that_the_reason_names_is_tried(
+    hinder: Callable[[Documents], None], expected: list[str]
+) -> None:
+    """What helps is never denied."""
+    documents = pictures.documents(PICTURE)
+    hinder(documents)
+    found = explained(documents, "default/late")
+    assert found.starts is None
+    shown = [wording.sentence(each) for each in found.remedies]
+    assert [each for each in expected if each not in shown] == [], shown
+
+
+def test_a_group_without_pods_is_explained_by_its_admission() -> None:
+    """Its owner creates the pods once it is admitted, so this is what the trials look for."""
+    documents = pictures.documents(
+        """
+        node n1 cpu=8   queue q capability=cpu:3
+        job q/late min=2 - -
+        """
+    )
+    group = _object(documents, "PodGroup", "late")
+    group["metadata"]["annotations"] = {"scheduling.volcano.sh/scheduler-name": "vscheduler"}
+    group["spec"]["minResources"] = {"cpu": "4"}
+    group.pop("status", None)
+    without = [
+        each
+        for each in documents
+        if each["kind"] != "Pod" or not each["metadata"]["name"].startswith("late")
+    ]
+    found = explained(without, "default/late")
+    assert found.for_admission
+    assert [each for each in wording.remedy_lines(found) if "minMember" not in each] == [
+        "Any one of these changes would have it admitted; its owner creates its pods then:",
+        "  - raise the capability of queue q: cpu from 3 to 4",
+    ]
+    group["status"] = {"phase": "Inqueue"}
+    found = explained(without, "default/late")
+    assert wording.remedy_lines(found) == [
+        "None of its pods exist: create 2 pods, or see why their owner doesn't."
+    ]
+
+
+def test_a_gang_that_lost_a_pod_has_no_waiting_pod() -> None:
+    """One pod of two has failed, and nobody replaces it."""
+    documents = pictures.documents("node n1 cpu=4   queue q   job q/late min=2 n1 n1")
+    _object(documents, "Pod", "late-1")["status"] = {"phase": "Failed"}
+    assert [wording.sentence(each) for each in explained(documents, "default/late").remedies] == [
+        "create 1 more pod",
+        "lower minMember from 2 to 1",
+    ]
 
 
 @pytest.mark.parametrize(

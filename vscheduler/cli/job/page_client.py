@@ -235,4 +235,11 @@ def remedy_lines(found: Document) -> Sequence[str]:
     messages = [each["message"] for each in found["remedies"]]
     starts, cut = found["startsInCycle"], found["cutShort"]
     hidden, untried = found["hidden"], found.get("untried", ())
-    return phrases.remedies(starts, messages, cut, hidden=hidden, untried=untried)
+    return phrases.remedies(
+        starts,
+        messages,
+        cut,
+        hidden=hidden,
+        untried=untried,
+        for_admission=bool(found.get("forAdmission")),
+    )

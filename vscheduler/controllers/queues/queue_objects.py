@@ -14,12 +14,10 @@ import msgspec
 from vscheduler.core.model import resources
 from vscheduler.mirror import paths, statuses
 from vscheduler.mirror.decode import fields
+from vscheduler.mirror.translate import translation
 
 WANTED_STATE = "vscheduler.io/wanted-state"
 """Annotation on a Queue: Open or Closed, the state that its owner wants."""
-
-CLOSED_BY_PARENT = "volcano.sh/closed-by-parent"
-"""Annotation on a Queue that is closed because an ancestor is closed (Volcano's)."""
 
 IN_USE = "vscheduler.io/in-use"
 """Finalizer on a Queue that holds PodGroups or child queues."""
@@ -162,7 +160,7 @@ def queue(body: Object) -> Queue:
         deserved=_amounts(_part(spec, "deserved")),
         guarantee=_amounts(_part(_part(spec, "guarantee"), "resource")),
         wanted=_text(annotations, WANTED_STATE),
-        closed_by_parent=annotations.get(CLOSED_BY_PARENT) == "true",
+        closed_by_parent=annotations.get(translation.CLOSED_BY_PARENT) == "true",
         finalizers=tuple(metadata.get("finalizers") or ()),
         deleting=bool(metadata.get("deletionTimestamp")),
         status=_own_status(status),

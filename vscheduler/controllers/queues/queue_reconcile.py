@@ -16,6 +16,7 @@ from vscheduler.controllers.queues import queue_objects
 from vscheduler.core.model import queues, resources
 from vscheduler.mirror import queue_status, wording
 from vscheduler.mirror.decode import quantities
+from vscheduler.mirror.translate import translation
 
 OPEN, CLOSED, CLOSING = (
     str(state)
@@ -305,7 +306,7 @@ def _mark(queue: queue_objects.Queue, *, marked: bool, held: bool) -> Mark | Non
     metadata: Body = {}
     if marked != queue.closed_by_parent:
         value = "true" if marked else None
-        metadata["annotations"] = {queue_objects.CLOSED_BY_PARENT: value}
+        metadata["annotations"] = {translation.CLOSED_BY_PARENT: value}
     if held != _holds(queue):
         metadata["finalizers"] = _finalizers(queue, held=held)
     return Mark(patch=_patch(queue, metadata)) if metadata else None

@@ -160,6 +160,10 @@ class Policy:
         """Whether a plugin of this name is configured."""
         return any(setting.plugin.name == plugin for setting in self.settings)
 
+    def has_action(self, action: str) -> bool:
+        """Whether an action of this name is configured."""
+        return any(setting.action.name == action for setting in self.actions)
+
     def has_tree(self, plugin: str) -> bool:
         """Whether a plugin of this name is configured with hierarchical queues."""
         return plugin in self.trees

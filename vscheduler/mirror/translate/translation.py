@@ -44,6 +44,9 @@ GROUP_LIMITS = "volcano.sh/nodegroup-resource-limits"
 REQUESTS = "requests."
 """Prefix of quota names that limit the sum of pod requests."""
 
+CLOSED_BY_PARENT = "volcano.sh/closed-by-parent"
+"""Annotation of a Queue that is closed because an ancestor is closed (Volcano's)."""
+
 HUGE_PAGES = "hugepages-"
 STORAGE = f"{REQUESTS}storage"
 """Requests of volume claims, not of pods."""
@@ -152,6 +155,11 @@ def queue(queue: wire.Queue, scheduler_names: Sequence[str]) -> queues.Queue:
         group_limits=_group_limits(queue.metadata.annotations),
         past_usage=usage_annotation.read(queue.metadata.annotations, scheduler_names),
     )
+
+
+def closed_by_parent(queue: wire.Queue) -> bool:
+    """Whether the queue is closed only because an ancestor is."""
+    return queue.metadata.annotations.get(CLOSED_BY_PARENT) == "true"
 
 
 def _namespaces(text: str | None) -> tuple[str, ...] | None:
@@ -377,7 +385,7 @@ def _quota_amounts(
     """Return amounts by resource; a quota may name a resource twice (`cpu` and `requests.cpu`)."""
     found: dict[str, tuple[int, ...]] = {}
     for key, quantity in sorted(listed.items()):
-        name = _quota_resource(key)
+        name = quota_resource(key)
         if name is not None and not name.startswith(fields.QUOTA_PREFIX):
             try:
                 amounts = fields.totals({name: quantity}, field).values()
@@ -387,7 +395,7 @@ def _quota_amounts(
     return found
 
 
-def _quota_resource(key: str) -> str | None:
+def quota_resource(key: str) -> str | None:
     """Return the pod resource that a quota name limits; None for anything else."""
     if key in _QUOTA_NAMES or key.startswith(HUGE_PAGES):
         return _QUOTA_NAMES.get(key, key)

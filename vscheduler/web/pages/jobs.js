@@ -220,15 +220,18 @@ function saidOf({ found, at, problem }) {
   if (problem) return [element("p", { class: "problem" }, problem)];
   if (!found) return [];
   const made = [];
+  const then = found.forAdmission ? "; its owner creates its pods then" : "";
+  const does = found.forAdmission ? `have it admitted${then}` : "start it";
   if (found.startsInCycle) {
     const first = found.startsInCycle === 1;
-    const start = first ? "starts in cycle 1 if nothing changes" : `can start in cycle ${found.startsInCycle} at the earliest`;
-    made.push(element("p", {}, `It ${start}.`));
+    const [begins, begin] = found.forAdmission ? ["is admitted", "be admitted"] : ["starts", "start"];
+    const start = first ? `${begins} in cycle 1 if nothing changes` : `can ${begin} in cycle ${found.startsInCycle} at the earliest`;
+    made.push(element("p", {}, `It ${start}${then}.`));
   } else {
     if (found.reclaim) made.push(element("p", {}, found.reclaim));
     const lines = found.remedies.map((each) => element("li", {}, each.message));
     made.push(
-      element("p", {}, lines.length ? "Any one of these changes would start it:" : "No single change that was tried would start it."),
+      element("p", {}, lines.length ? `Any one of these changes would ${does}:` : `No single change that was tried would ${does}.`),
     );
     if (lines.length) made.push(element("ul", { class: "remedies" }, lines));
   }

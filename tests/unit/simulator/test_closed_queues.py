@@ -1,0 +1,48 @@
+"""Queues below closed queues."""
+
+from vscheduler.mirror.decode import wire
+from vscheduler.mirror.translate import translation
+from vscheduler.simulator import closed_queues
+
+
+def _queue(
+    name: str, parent: str = "", state: str = "Open", *, inherited: bool = False
+) -> wire.Queue:
+    annotations = {translation.CLOSED_BY_PARENT: "true"} if inherited else {}
+    return wire.Queue(
+        metadata=wire.Metadata(name=name, annotations=annotations),
+        spec=wire.QueueSpec(parent=parent),
+        status=wire.QueueStatus(state=state),
+    )
+
+
+def _states(*queues: wire.Queue) -> dict[str, str]:
+    return {each.metadata.name: each.status.state for each in closed_queues.settled(queues)}
+
+
+def test_queues_below_a_closed_queue_are_closed() -> None:
+    """At any depth, and in a defective tree."""
+    assert _states(
+        _queue("org", state="Closed"),
+        _queue("team", "org"),
+        _queue("leaf", "team"),
+        _queue("other"),
+        _queue("loop", "loop"),
+        _queue("lost", "nowhere"),
+    ) == {
+        "org": "Closed",
+        "team": "Closed",
+        "leaf": "Closed",
+        "other": "Open",
+        "loop": "Open",
+        "lost": "Open",
+    }
+
+
+def test_queues_closed_with_their_parent_open_with_it() -> None:
+    """Those that their owners closed stay closed."""
+    assert _states(
+        _queue("org"),
+        _queue("team", "org", "Closed", inherited=True),
+        _queue("own", "org", "Closed"),
+    ) == {"org": "Open", "team": "Open", "own": "Closed"}
