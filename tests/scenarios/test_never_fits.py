@@ -81,7 +81,18 @@ OUT = {
     ),
     "its queue may never have so much, which no node changes": (
         "node n1 cpu=2 queue q capability=cpu:3 job q/a phase=Pending minresources=cpu:4 cpu=4 -",
+        SHARE,
+    ),
+    "it has no pods yet, and its queue may never have so much": (
+        "node n1 cpu=9 queue q capability=cpu:3 job q/a phase=Pending minresources=cpu:4",
         FULL,
+    ),
+    "a full queue, which wouldn't help if it were empty": (
+        """
+        node n1 cpu=4   queue q capability=cpu:4   job q/runs minresources=cpu:4 n1*4
+        job q/a phase=Pending minresources=cpu:3 min=3 -@3 -@3 -@3
+        """,
+        SHARE,
     ),
 }
 
@@ -203,16 +214,27 @@ SENTENCES = {
         "ask for less, or add nodes"
     ),
     "node n1 cpu=8 node n2 cpu=8 queue q job q/a phase=Pending min=4 cpu=5 n1 -*3": (
-        "needs 4 pods of 5 cpu, and the nodes that it may use have room for 3, even when empty; "
+        "the nodes that it may use have room for at most 3 of 4 pods of 5 cpu, even when empty; "
         "ask for less, or add nodes"
     ),
     "node n1 cpu=5 queue q job q/a phase=Pending min=2 -@3 -@4": (
-        "needs 7 cpu at least, and all nodes that it may use have 5 cpu; ask for less, or add nodes"
+        "all nodes that it may use have 5 cpu, and it needs 7 cpu at least; "
+        "ask for less, or add nodes"
     ),
     "node n1 cpu=2 queue q job q/a phase=Pending minresources=cpu:3,gpu:2": (
-        "needs 3 cpu and 2 nvidia.com/gpu at least, and all nodes that it may use have 2 cpu and "
-        "no nvidia.com/gpu; "
+        "all nodes that it may use have 2 cpu and no nvidia.com/gpu, and it needs 3 cpu and "
+        "2 nvidia.com/gpu at least; "
         "ask for less, or add nodes"
+    ),
+    "node n1 cpu=3 queue p capability=cpu:3 job p/a phase=Pending min=2 cpu=2 -*2": (
+        "the nodes that it may use have room for at most 1 of 2 pods of 2 cpu, even when empty; "
+        "queue p may have at most 3 cpu, and 2 pods need 4; ask for less, or raise the capability"
+    ),
+    "node n1 cpu=9 queue p capability=cpu:3 job p/a phase=Pending min=2 cpu=2 -*2": (
+        "queue p may have at most 3 cpu, and 2 pods need 4; ask for less, or raise the capability"
+    ),
+    "node n1 cpu=9 queue q capability=cpu:3 job q/a phase=Pending minresources=cpu:4": (
+        "not admitted: queue q may have at most 3 cpu; this job asks for 4 cpu (minResources)"
     ),
 }
 

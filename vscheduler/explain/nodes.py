@@ -15,6 +15,12 @@ MORE_MAX = 64
 SHAPES_MAX = 4
 """So many shapes of nodes are tried, the most frequent first."""
 
+SET_BY_KUBERNETES = (
+    *("kubernetes.io/", "node.kubernetes.io/", "topology.kubernetes.io/"),
+    *("beta.kubernetes.io/", "failure-domain.beta.kubernetes.io/", "nvidia.com/"),
+)
+"""Prefixes of labels that the kubelet, the cloud, or a driver sets from what a node is."""
+
 SHOWN_MAX = 2
 """So many shapes of nodes are shown, those of which the fewest are needed."""
 
@@ -94,7 +100,10 @@ def _shapes(found: search.Search) -> list[tuple[str, changes.Amounts]]:
 
 
 def opened(found: search.Search, job: jobs.Job) -> Iterator[changes.Remedy]:
-    """Yield the fewest nodes to untaint, to uncordon and to label so that the job starts."""
+    """Yield the fewest nodes to untaint, to uncordon and to label so that the job starts.
+
+    Only nodes without the label are labelled, and only by labels that people give.
+    """
     del job
     by_room = _by_room(found)
     specs = {spec.name: spec for spec in found.trials.snapshot.nodes.layout.specs}
@@ -104,7 +113,10 @@ def opened(found: search.Search, job: jobs.Job) -> Iterator[changes.Remedy]:
     cordoned = [name for name in by_room if specs[name].unschedulable]
     yield from _fewest(found, cordoned, _uncordoned)
     for key, value in _selected(found)[: pods.CANDIDATES_MAX]:
-        without = [name for name in by_room if dict(specs[name].labels).get(key) != value]
+        # A node with another value says what it is: a label that lies helps nobody.
+        without = [name for name in by_room if key not in dict(specs[name].labels)]
+        if key.startswith(SET_BY_KUBERNETES):
+            continue
         yield from _fewest(found, without, partial(_labelled, key, value))
 
 

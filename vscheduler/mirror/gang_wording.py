@@ -1,5 +1,7 @@
 """Gangs in English: what they lack, and what a search for nodes for all pods has shown."""
 
+from collections.abc import Sequence
+
 from vscheduler.core.model import decisions, gang_proof, queues
 from vscheduler.mirror import phrases
 
@@ -51,7 +53,7 @@ def shortages(reason: decisions.Reason, limit: str) -> str:
         f"of the {phrases.amount(each.resource, each.limit)}"
         for each in reason.shortages
     ]
-    return f"{phrases.listed([f'{has[0]} {limit}', *has[1:]])}{_beside(reason)}"
+    return f"{phrases.listed([f'{has[0]} {limit}', *has[1:]])}{beside(reason.shortages)}"
 
 
 def queue_has(reason: decisions.Reason) -> str:
@@ -60,15 +62,17 @@ def queue_has(reason: decisions.Reason) -> str:
     if owner == queues.ROOT and any(each.kept for each in reason.shortages):
         return f"all queues together have {shortages(reason, 'they may have')}"
     limit = "it may have" if owner else "it deserves"
+    if not owner and all(each.whole for each in reason.shortages):
+        limit = "there are to share"
     return f"queue {owner or reason.queue} has {shortages(reason, limit)}"
 
 
-def _beside(reason: decisions.Reason) -> str:
+def beside(shortages: Sequence[decisions.Shortage]) -> str:
     """Return ` beside the 12 cpu kept for queue a by its guarantee`, or nothing."""
-    kept = [phrases.quantity(each.resource, each.kept) for each in reason.shortages if each.keepers]
+    kept = [phrases.quantity(each.resource, each.kept) for each in shortages if each.keepers]
     if not kept:
         return ""
-    names = sorted({name for each in reason.shortages for name in each.keepers})
+    names = sorted({name for each in shortages for name in each.keepers})
     more = len(names) - QUEUES_MAX
     shown = [*names[:QUEUES_MAX], *([f"{more} more"] if more > 0 else [])]
     whose = "queue {} by its guarantee" if len(names) == 1 else "queues {} by their guarantees"

@@ -1,6 +1,5 @@
 """Amounts in English: quantities, requests and counts, short enough for sentences."""
 
-import re
 from collections.abc import Mapping, Sequence
 
 from vscheduler.core.model import resources
@@ -8,7 +7,7 @@ from vscheduler.core.model import resources
 BINDS_MAX = 3
 """How many binds of the same moment are named."""
 
-SHORT_MAX = 60
+SHORT_MAX = 72
 """Characters of a short reason."""
 
 KIBI = 1024
@@ -93,8 +92,12 @@ def bound(named: Sequence[tuple[str, str]], count: int) -> str:
 
 
 def short(message: str) -> str:
-    """Return the first statement of a sentence, cut to SHORT_MAX characters."""
-    first = re.split("; |: ", message, maxsplit=1)[0]
+    """Return the first statement of a sentence that isn't what the job needs, cut to SHORT_MAX
+    characters.
+    """
+    first, *others = message.removeprefix("not admitted: ").split("; ")
+    if first.startswith("needs ") and others:
+        first = others[0]
     return first if len(first) <= SHORT_MAX else f"{first[: SHORT_MAX - 1].rstrip()}…"
 
 

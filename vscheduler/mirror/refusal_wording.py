@@ -30,6 +30,27 @@ def counted(found: Iterable[tuple[refusals.Refusal, int]]) -> str:
     return ", ".join(f"{-negative} {said}" for negative, said in texts)
 
 
+def lead(found: Iterable[tuple[refusals.Refusal, int]]) -> str:
+    """Return in short what keeps a pod off all nodes, whatever they have free; or nothing."""
+    refused = [refusal for refusal, _ in found]
+    about_pod = [each for each in refused if not text(each).startswith(_ABOUT_NODES)]
+    if about_pod:
+        return text(about_pod[0])
+    codes = {each.code for each in refused}
+    if not codes or not codes <= {*_CLOSED, Code.NODE_AFFINITY}:
+        return ""
+    taints = sorted(cause(each) for each in refused if each.code in (Code.TAINT, Code.OTHER_TAINTS))
+    kinds = [f"with {each}" for each in taints]
+    kinds += ["that are cordoned"] * (Code.CORDONED in codes)
+    kinds += ["that aren't ready"] * (Code.NOT_READY in codes)
+    named = " or ".join(kinds)
+    if Code.NODE_AFFINITY not in codes:
+        return f"there are only nodes {named}"
+    if not kinds:
+        return "no node matches its node selector or affinity"
+    return f"only nodes {named} may match its node selector"
+
+
 def cause(refusal: refusals.Refusal) -> str:
     """Return why nodes can't be used, in short: `taint gpu=true`, `cordoned`."""
     return _words(refusal).cause.format(subject=refusal.subject, detail=refusal.detail)
@@ -87,6 +108,9 @@ def _claim(text: str) -> Words:
     """Return the words of a refusal that isn't about the node."""
     return Words(text, text)
 
+
+_ABOUT_NODES = ("node(s)", "Insufficient ", "Too many pods", "plugin ")
+_CLOSED = frozenset({Code.TAINT, Code.OTHER_TAINTS, Code.CORDONED, Code.NOT_READY})
 
 _TAINTED = "node(s) had untolerated taint {{{subject}: {detail}}}"
 _UNEVEN = "didn't match pod topology spread constraints"

@@ -193,32 +193,39 @@ def _pod_rejected(reason: decisions.Reason) -> str:
 
 def _queue_full(reason: decisions.Reason) -> str:
     owner = reason.subject or reason.queue
+    never = [each for each in reason.shortages if each.requested > each.limit]
+    if never:
+        most = [phrases.quantity(each.resource, each.limit) for each in never]
+        beside = gang_wording.beside(never)
+        return (
+            f"not admitted: queue {owner} may have at most {phrases.listed(most)}{beside}; "
+            f"{_asks(never)}"
+        )
     has = gang_wording.shortages(reason, "it may have")
-    return f"not admitted: queue {owner} has, or was promised, {has}; {_asks(reason)}"
+    return f"not admitted: queue {owner} has, or was promised, {has}; {_asks(reason.shortages)}"
 
 
 def _quota_full(reason: decisions.Reason) -> str:
     has = gang_wording.shortages(reason, "it allows")
     return (
         f"not admitted: ResourceQuota {reason.subject} counts, with what was promised, {has}; "
-        f"{_asks(reason)}"
+        f"{_asks(reason.shortages)}"
     )
 
 
 def _cluster_full(reason: decisions.Reason) -> str:
+    asks = _asks(reason.shortages)
     if reason.subject:
         has = gang_wording.shortages(reason, "it may have")
         if any(each.keepers for each in reason.shortages):
-            return (
-                f"not admitted: queue {reason.subject} has, or was promised, {has}; {_asks(reason)}"
-            )
+            return f"not admitted: queue {reason.subject} has, or was promised, {has}; {asks}"
         return (
             f"not admitted: the cluster is too small for queue {reason.subject}, "
-            f"which has, or was promised, {has}; {_asks(reason)}"
+            f"which has, or was promised, {has}; {asks}"
         )
     if not any(each.limit for each in reason.shortages):
         none = f"no {phrases.listed([each.resource for each in reason.shortages])} left to promise"
-        return f"not admitted: beside what runs the cluster has {none}; {_asks(reason)}"
+        return f"not admitted: beside what runs the cluster has {none}; {asks}"
     limits = phrases.listed(
         [gang_wording.some(each.resource, each.limit) for each in reason.shortages]
     )
@@ -227,24 +234,29 @@ def _cluster_full(reason: decisions.Reason) -> str:
     left = [gang_wording.some(name, max(0.0, value)) for name, value in rest]
     return (
         f"not admitted: of the {limits} that the cluster may promise beside what runs, "
-        f"{phrases.listed(left)} {'is' if len(left) == 1 else 'are'} left; {_asks(reason)}"
+        f"{phrases.listed(left)} {'is' if len(left) == 1 else 'are'} left; {asks}"
     )
 
 
-def _asks(reason: decisions.Reason) -> str:
+def _asks(shortages: Sequence[decisions.Shortage]) -> str:
     """Return the job's request for the resources that are short."""
-    asked = [phrases.quantity(each.resource, each.requested) for each in reason.shortages]
+    asked = [phrases.quantity(each.resource, each.requested) for each in shortages]
     return f"this job asks for {phrases.listed(asked)} (minResources)"
 
 
 def _queue_over_share(reason: decisions.Reason) -> str:
+    if reason.never:
+        return _beyond_capability(reason)
+    return gang_wording.over_share(reason) if reason.lacking else _over_share(reason)
+
+
+def _over_share(reason: decisions.Reason) -> str:
+    """Return what the queue has, and what the next pod, or any choice of pods, needs."""
     asked = phrases.request(reason.request)
     if not reason.shortages and reason.proof:
         return f"queue {reason.queue} may not have enough pods of this gang at once"
     if not reason.shortages:
         return f"queue {reason.queue} has had its share; this pod needs {asked}"
-    if reason.lacking:
-        return gang_wording.over_share(reason)
     lacking = {each.resource: each.requested for each in reason.shortages}
     if len(lacking) == 1:  # the sentence has just named the resource
         (asked,) = (phrases.amount(name, value) for name, value in lacking.items())
@@ -270,7 +282,9 @@ def _never_fits(reason: decisions.Reason) -> str:
         there = phrases.listed(
             [gang_wording.some(each.resource, each.limit) for each in reason.shortages]
         )
-        return f"needs {asked} at least, and all nodes that it may use have {there}; {MORE_NODES}"
+        return (
+            f"all nodes that it may use have {there}, and it needs {asked} at least; {MORE_NODES}"
+        )
     asked = phrases.request(reason.request)
     missing = [hole.resource for hole in reason.holes if not hole.free]
     if missing:
@@ -281,19 +295,44 @@ def _never_fits(reason: decisions.Reason) -> str:
             f"the most is {phrases.listed(_places(reason.holes))}; "
             "ask for less, or add a larger node"
         )
-    needs = phrases.pods(reason.minimum) + (f" of role {reason.role}" if reason.role else "")
-    size = f" of {asked}" if reason.request else ""
+    return f"{_empty_room(reason)}; {MORE_NODES}"
+
+
+def _empty_room(reason: decisions.Reason) -> str:
+    """Return how many of the pods would fit on empty nodes."""
+    role = f" of role {reason.role}" if reason.role else ""
+    size = f" of {phrases.request(reason.request)}" if reason.request else ""
     return (
-        f"needs {needs}{size}, and the nodes that it may use have room for {reason.capacity}, "
-        f"even when empty; {MORE_NODES}"
+        f"the nodes that it may use have room for at most {reason.capacity} of "
+        f"{phrases.pods(reason.minimum)}{role}{size}, even when empty"
     )
+
+
+def _beyond_capability(reason: decisions.Reason) -> str:
+    """Return what the gang needs, what its queue may have at most, and how many pods would fit."""
+    owner = reason.shortages[0].owner
+    most = phrases.listed(
+        [phrases.quantity(each.resource, each.limit) for each in reason.shortages]
+    )
+    needs = phrases.listed(
+        [phrases.amount(each.resource, each.requested) for each in reason.shortages]
+    )
+    more = "more " if reason.lacking < reason.minimum else ""
+    pods = f"{reason.lacking} {more}pod{'' if reason.lacking == 1 else 's'}"
+    verb = "needs" if reason.lacking == 1 else "need"
+    text = f"queue {owner} may have at most {most}, and {pods} {verb} {needs}"
+    if reason.capacity < reason.minimum:
+        text = f"{_empty_room(reason)}; {text}"
+    return f"{text}; ask for less, or raise the capability"
 
 
 def _no_room(reason: decisions.Reason) -> str:
     if reason.proof is None:
-        parts = [*_gang(reason), *_holes(reason)]
+        parts = [*_cause(reason), *_gang(reason), *_holes(reason)]
     else:
         parts = [f"needs {phrases.pods(reason.minimum)}", *gang_wording.shown(reason.proof)]
+    if reason.never_preempts:
+        parts.append("no pod is evicted for it, as its preemptionPolicy is Never")
     refusals = refusal_wording.counted(reason.refusals)
     nodes = "node is" if reason.nodes == 1 else "nodes are"
     parts.append(f"0/{reason.nodes} {nodes} available" + (f": {refusals}" if refusals else ""))
@@ -334,6 +373,15 @@ def _bind_refused(reason: decisions.Reason) -> str:
     return _refusal(example, example.task.key, others)
 
 
+def _cause(reason: decisions.Reason) -> list[str]:
+    """Return what keeps the pod off all nodes, if it isn't what nodes have free."""
+    if reason.unmatched:
+        labels = phrases.listed([f"{key}={value}" for key, value in reason.unmatched])
+        return [f"no node has {labels}"]
+    lead = refusal_wording.lead(reason.refusals)
+    return [lead] if lead else []
+
+
 def _gang(reason: decisions.Reason) -> list[str]:
     """Return the minimum of the job, and how much of it fits."""
     asked = phrases.request(reason.request)
@@ -345,7 +393,7 @@ def _gang(reason: decisions.Reason) -> list[str]:
         ]
     if reason.minimum <= 1:
         return [f"needs {asked}"]
-    fit = f"{reason.placed} fit{'s' if reason.placed == 1 else ''}"
+    fit = f"{reason.placed} of {reason.minimum} fit{'s' if reason.placed == 1 else ''}"
     if not reason.role:
         return [f"needs {phrases.pods(reason.minimum)} of {asked}", fit]
     return [

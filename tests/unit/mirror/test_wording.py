@@ -214,7 +214,7 @@ SENTENCES: list[tuple[Code, dict[str, Any], str]] = [
         Code.NEVER_FITS,
         {"request": {"cpu": 500}, "minimum": 20, "capacity": 16},
         (
-            "needs 20 pods of 0.5 cpu, and the nodes that it may use have room for 16, "
+            "the nodes that it may use have room for at most 16 of 20 pods of 0.5 cpu, "
             "even when empty; ask for less, or add nodes"
         ),
     ),
@@ -222,7 +222,7 @@ SENTENCES: list[tuple[Code, dict[str, Any], str]] = [
         Code.NEVER_FITS,
         {"role": "worker", "minimum": 4, "capacity": 1},
         (
-            "needs 4 pods of role worker, and the nodes that it may use have room for 1, "
+            "the nodes that it may use have room for at most 1 of 4 pods of role worker, "
             "even when empty; ask for less, or add nodes"
         ),
     ),
@@ -230,8 +230,8 @@ SENTENCES: list[tuple[Code, dict[str, Any], str]] = [
         Code.NEVER_FITS,
         {"shortages": (shortage("cpu", 30500, 0, 24000), shortage("nvidia.com/gpu", 8, 0, 0))},
         (
-            "needs 30.5 cpu and 8 nvidia.com/gpu at least, and all nodes that it may use have "
-            "24 cpu and no nvidia.com/gpu; ask for less, or add nodes"
+            "all nodes that it may use have 24 cpu and no nvidia.com/gpu, and it needs 30.5 cpu "
+            "and 8 nvidia.com/gpu at least; ask for less, or add nodes"
         ),
     ),
     (
@@ -283,7 +283,7 @@ SENTENCES: list[tuple[Code, dict[str, Any], str]] = [
         Code.NO_ROOM,
         NO_ROOM,
         (
-            "needs 4 pods of 8 cpu; 2 fit; the largest hole is 6 cpu on n7; "
+            "needs 4 pods of 8 cpu; 2 of 4 fit; the largest hole is 6 cpu on n7; "
             "0/5 nodes are available: 3 Insufficient cpu, "
             "2 node(s) had untolerated taint {gpu: true}"
         ),
@@ -292,7 +292,7 @@ SENTENCES: list[tuple[Code, dict[str, Any], str]] = [
         Code.NO_ROOM,
         NO_ROOM | {"placed": 1, "role": "worker", "holes": ()},
         (
-            "needs 4 pods; 1 fits; a pod of role worker needs 8 cpu; 0/5 nodes are available: "
+            "needs 4 pods; 1 of 4 fits; a pod of role worker needs 8 cpu; 0/5 nodes are available: "
             "3 Insufficient cpu, 2 node(s) had untolerated taint {gpu: true}"
         ),
     ),

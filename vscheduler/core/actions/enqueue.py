@@ -31,6 +31,14 @@ REPEAT_COST = 8
 TIMEOUT = "enqueue.timeout"
 
 
+MOMENTARY = (
+    decisions.ReasonCode.CLUSTER_FULL,
+    decisions.ReasonCode.QUEUE_FULL,
+    decisions.ReasonCode.QUOTA_FULL,
+)
+"""Refusals of groups that might be admitted when others have ended."""
+
+
 Lines: TypeAlias = dict[str, ordering.Line[job_state.JobState]]
 """By queue, the groups that wait for admission."""
 
@@ -131,13 +139,14 @@ class Enqueue(contracts.Action[working.Session]):
     ) -> decisions.Reason:
         """Return why the group can't start.
 
-        Restrictions of the queue come first, since additional nodes wouldn't remove them.
+        What bars the queue comes first. What is lacking at the moment comes last: without it, the
+        group couldn't start, either.
         """
         barred_by = reasons.barred(session, state)
         if barred_by is not None:
             return barred_by
         refusal = self._refusal(session, session.queues[state.job.queue], state)
-        if refusal is None or _is_cluster_full(refusal):
+        if refusal is None or refusal.code in MOMENTARY:
             return self._feasible.reason(state, obstacle)
         return self._refused(session, state, refusal)
 

@@ -137,6 +137,8 @@ class Shortage(msgspec.Struct, frozen=True, kw_only=True):
     """What the limit leaves out because it is kept for other queues, by their guarantees."""
     keepers: tuple[str, ...] = ()
     """Those queues, by name."""
+    whole: bool = False
+    """Whether the limit is all that there is to share, so that the cluster is full."""
 
 
 class QueueLimit(msgspec.Struct, frozen=True, kw_only=True):
@@ -227,6 +229,12 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True):
     shortages: tuple[Shortage, ...] = ()
     lacking: int = 0
     """If not 0, the shortages are of so many pods together, which the gang lacks."""
+    never: bool = False
+    """Whether these pods can't start even in an empty cluster, since a capability forbids it."""
+    never_preempts: bool = False
+    """Whether pods could be evicted for others, but not for these (preemptionPolicy: Never)."""
+    unmatched: tuple[tuple[str, str], ...] = ()
+    """Labels in the pod's nodeSelector that no node has."""
     holes: tuple[MissingResource, ...] = ()
     volumes: claim_decisions.VolumeWait | None = None
     """How far the volumes are that the job waits for."""

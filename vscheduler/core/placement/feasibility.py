@@ -6,11 +6,13 @@ have. A gang within both bounds may still fit nowhere.
 """
 
 from collections.abc import Hashable
+from math import inf
 
 import numpy as np
+from msgspec.structs import replace
 
 from vscheduler.core.fair_share import inqueue_resources
-from vscheduler.core.model import computed, decisions, jobs, queues, resources
+from vscheduler.core.model import computed, decisions, jobs, resources
 from vscheduler.core.session import job_state, reasons
 from vscheduler.core.session import session as working
 from vscheduler.core.session.carried import Need, Obstacle, Pods
@@ -47,15 +49,26 @@ class Feasibility:
             return None
         key = (job.queue, needs)
         if key not in self._known:
-            self._known[key] = self._find_alike(*key)
+            self._known[key] = self._find_alike(*key, state)
         return self._known[key]
 
     def reason(self, state: job_state.JobState, obstacle: Obstacle) -> decisions.Reason:
         """Return the obstacle as the reason shown to users."""
         job, need = state.job, obstacle.need
-        if obstacle.unplaceable is not None:
+        if obstacle.unplaceable is not None and not obstacle.capped:
             return self._unplaceable(state, obstacle, obstacle.unplaceable)
         minimum = job.min_task_member[need.role] if need.role else job.min_member
+        if obstacle.capped:
+            return reasons.of(
+                state,
+                decisions.ReasonCode.QUEUE_OVER_SHARE,
+                minimum=minimum,
+                request=need.pods[0][0].request if len(need.pods) == 1 else {},
+                capacity=obstacle.capacity + minimum - need.number,
+                shortages=obstacle.capped,
+                lacking=need.number,
+                never=True,
+            )
         return reasons.of(
             state,
             decisions.ReasonCode.NEVER_FITS,
@@ -80,12 +93,14 @@ class Feasibility:
             known.add(job, obstacle, reason)
         return reason
 
-    def _find_alike(self, queue: str, needs: tuple[Need, ...]) -> Obstacle | None:
+    def _find_alike(
+        self, queue: str, needs: tuple[Need, ...], state: job_state.JobState
+    ) -> Obstacle | None:
         """Return what `_find` does. Gangs whose pods differ only in claims of their own share the
         answer that there is no obstacle; an obstacle names the pods.
         """
         if not any(pod_class.constraints.resource_claims for pod_class, _ in needs[0].pods):
-            return self._find(queue, needs)
+            return self._find(queue, needs, state)
         first_like = self._session.devices.first_like
         alike = tuple(
             (need.number, need.role, *((first_like(each), count) for each, count in need.pods))
@@ -93,13 +108,19 @@ class Feasibility:
         )
         if (queue, alike) in self._passed:
             return None
-        found = self._find(queue, needs)
+        found = self._find(queue, needs, state)
         if found is None:
             self._passed.add((queue, alike))
         return found
 
-    def _find(self, queue: str, needs: tuple[Need, ...]) -> Obstacle | None:
-        """Return the first obstacle, checking pod counts for each need and then total requests."""
+    def _find(
+        self, queue: str, needs: tuple[Need, ...], state: job_state.JobState
+    ) -> Obstacle | None:
+        """Return the first obstacle, checking pod counts for each need, then total requests, then
+        capabilities.
+
+        Where a capability forbids the pods, more nodes wouldn't help, and the obstacle says so.
+        """
         for need in needs:
             capacities = [
                 self._capacity_for(queue, pod_class, count) for pod_class, count in need.pods
@@ -108,12 +129,13 @@ class Feasibility:
                 pod_classes = [pod_class for pod_class, _ in need.pods]
                 unplaceable = pod_classes[capacities.index(0)] if 0 in capacities else None
                 found = Obstacle(need=need, unplaceable=unplaceable, capacity=sum(capacities))
-                return found if unplaceable or not self._is_capped(queue, need) else None
+                return replace(found, capped=self._capped(queue, need, state))
         need = needs[0]
         shortages = () if need.role or len(need.pods) == 1 else self._shortages(queue, need)
-        if not shortages or self._is_capped(queue, need):
+        capped = self._capped(queue, need, state)
+        if not shortages and not capped:
             return None
-        return Obstacle(need=need, shortages=shortages)
+        return Obstacle(need=need, capacity=need.number, shortages=shortages, capped=capped)
 
     def _capacity_for(self, queue: str, pod_class: jobs.PodClass, wanted: int) -> int:
         """Return how many of the wanted pods empty nodes could hold."""
@@ -179,22 +201,41 @@ class Feasibility:
         sizes: list[int] = (pools.reach @ of_kinds).tolist()
         return sizes
 
-    def _is_capped(self, queue: str, need: Need) -> bool:
-        """Whether a capability of the queue or an ancestor forbids the pods.
+    def _capped(
+        self, queue: str, need: Need, state: job_state.JobState
+    ) -> tuple[decisions.Shortage, ...]:
+        """Return what the pods request beyond the capability of the queue or of an ancestor.
 
-        More nodes wouldn't help then, and the queue is the better reason.
+        Only capabilities that a plugin enforces count.
         """
-        least = self._session.space.amounts(self._least(need))
-        ancestors: dict[str, queues.Queue] = {}
-        name = queue
-        while name in self._session.queues and name not in ancestors:
-            ancestors[name] = self._session.queues[name]
-            name = ancestors[name].parent
-        return any(
+        session, known = self._session, self._session.queues
+        least = session.space.amounts(self._least(need))
+        line, name = {}, queue
+        while name in known and name not in line:
+            line[name] = known[name]
+            name = known[name].parent
+        if not any(
             least.get(resource, 0) > amount
-            for each in ancestors.values()
+            for each in line.values()
             for resource, amount in each.capability.items()
-        )
+        ):
+            return ()
+        task = next(each for each in state.job.tasks if each.pod_class is need.pods[0][0])
+        found: dict[str, decisions.Shortage] = {}
+        for answer in session.dispatch.every("queue_limits", known[queue], task):
+            for each in answer or ():
+                owner = each.owner or queue
+                most = line[owner].capability.get(each.resource, inf) if owner in line else inf
+                # The topmost queue counts, as queues below can't have more in any case.
+                if each.nodes is None and each.limit <= most < least.get(each.resource, 0):
+                    found[each.resource] = decisions.Shortage(
+                        resource=each.resource,
+                        requested=int(least[each.resource]),
+                        allocated=0,
+                        limit=most,
+                        owner=owner,
+                    )
+        return tuple(found[name] for name in sorted(found))
 
 
 def beyond(session: working.Session, state: job_state.JobState) -> tuple[decisions.Shortage, ...]:

@@ -298,6 +298,9 @@ class Proportion(contracts.Plugin):
                 owner=queue.name
                 if attributes.allocated[column] + amount > attributes.ceiling[column]
                 else "",
+                whole=bool(
+                    attributes.deserved[column] + self._slack[column] >= self._session.total[column]
+                ),
             )
             for column, amount in request
             if attributes.allocated[column] + amount > attributes.limit[column]

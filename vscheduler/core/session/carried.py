@@ -179,6 +179,9 @@ class Obstacle(msgspec.Struct, frozen=True, kw_only=True):
     """How many of the needed pods all nodes could hold."""
     shortages: tuple[decisions.Shortage, ...] = ()
     """Resources that the pods together request more of than all nodes have."""
+    capped: tuple[decisions.Shortage, ...] = ()
+    """Resources that the pods together request more of than a capability allows, so that more nodes
+    wouldn't help."""
 
 
 class Entry(msgspec.Struct, kw_only=True, eq=False):

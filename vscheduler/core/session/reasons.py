@@ -12,10 +12,12 @@ from msgspec.structs import replace
 
 from vscheduler.core.model import (
     claim_decisions,
+    constraints,
     decisions,
     device_decisions,
     gang_proof,
     jobs,
+    nodes,
     queues,
     refusals,
     resources,
@@ -190,6 +192,26 @@ def no_room(
         nodes=session.layout.size,
         refusals=found.refusals,
         holes=found.outsized or found.holes,
+        never_preempts=task.never_preempts and _evicts(session),
+        unmatched=_unmatched(session, task, found.refusals),
+    )
+
+
+def _evicts(session: working.Session) -> bool:
+    """Whether an action evicts pods for jobs without room."""
+    return session.runs("preempt") or session.runs("reclaim")
+
+
+def _unmatched(
+    session: working.Session, task: jobs.Task, refused: decisions.RefusalCounts
+) -> tuple[tuple[str, str], ...]:
+    """Return the labels in the nodeSelector of a task that no node has."""
+    if all(each.code is not refusals.RefusalCode.NODE_AFFINITY for each, _ in refused):
+        return ()
+    return tuple(
+        each
+        for each in task.pod_class.constraints.node_selector
+        if not nodes.selected(session.layout, constraints.Constraints(node_selector=(each,))).any()
     )
 
 

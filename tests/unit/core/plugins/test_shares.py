@@ -178,7 +178,9 @@ def test_overused_means_in_every_resource() -> None:
     plugin = proportioned(session)
     assert plugin.overused(queue)
     assert plugin.shortages(queue, more.tasks[0]) == (
-        decisions.Shortage(resource="memory", requested=GI, allocated=GI, limit=float(GI)),
+        decisions.Shortage(
+            resource="memory", requested=GI, allocated=GI, limit=float(GI), whole=True
+        ),
     )
 
 
