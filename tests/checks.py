@@ -93,12 +93,12 @@ def problems(
     result: decisions.CycleResult,
     *,
     gangs: bool = True,
-    lending: bool = False,
+    lending: bool = True,
 ) -> list[str]:
     """Every rule that the decisions break, in words.
 
-    gangs: whether plugin gang is configured; lending: capacity instead of proportion, so that
-    queues may have more than they deserve.
+    gangs: whether plugin gang is configured; lending: whether queues may have more than
+    they deserve, as without `compatibility: volcano`.
     """
     census = count(documents)
     found = list(_wrong_pods(census, result))

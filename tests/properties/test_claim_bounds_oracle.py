@@ -82,27 +82,27 @@ def test_bounds_of_hundreds_of_contested_clusters(tree: running.Tree) -> None:
 RECLAIM = {**TREES[0], "actions": "enqueue, allocate, reclaim"}
 
 
-def searches(classes: int, held: str) -> int:
+def searches(classes: int, held: str, whole_gangs: str) -> int:
     """Return how many jobs are searched victims for, if each asks for other amounts in vain."""
     lines = [f"node n{row} cpu=8 memory=99" for row in range(4)]
     lines += ["queue poor", "queue rich", f"job rich/big {held}"]
     lines += [f"job poor/j{number} min=1 cpu=6 memory={number + 1}" for number in range(classes)]
     picture = "\n".join(f"{line} -" if "poor/j" in line else line for line in lines)
-    result = running.run(pictures.documents(picture), RECLAIM)
+    result = running.run(pictures.documents(picture), configured(whole_gangs))
     assert not result.evicts
     return result.work["claims"]
 
 
 @pytest.mark.parametrize(
-    "held",
+    ("held", "whole_gangs"),
     [
-        "min=8 cpu=3 n0 n0 n1 n1 n2 n2 n3 n3",  # a gang that is too large to go whole
-        "min=1 cpu=2 n0 n1 n2 n3 n0 n1 n2 n3",  # no more than the share of its queue
+        ("min=8 cpu=3 n0 n0 n1 n1 n2 n2 n3 n3", "never"),
+        ("min=1 cpu=2 n0 n1 n2 n3 n0 n1 n2 n3", "proportionate"),  # no more than its share
     ],
 )
-def test_the_number_of_searches_does_not_grow_with_the_classes(held: str) -> None:
+def test_the_number_of_searches_does_not_grow_with_the_classes(held: str, whole_gangs: str) -> None:
     """Classes share the bounds: only the first job in vain is searched victims for."""
-    assert searches(20, held) == searches(5, held) > 0
+    assert searches(20, held, whole_gangs) == searches(5, held, whole_gangs) > 0
 
 
 SURPLUS = """
@@ -140,11 +140,6 @@ BEHIND = {
         job rich/gang min=4 cpu=2 n0*4   job rich/rest min=4 cpu=2 n1*4
         job poor/fits min=2 cpu=2 - -
         """,
-    "a gang that is too large for the job before": """
-        node n0 cpu=8   node n1 cpu=8
-        job rich/gang min=4 cpu=2 n0*4   job rich/rest min=4 cpu=2 n1*4
-        job poor/bsmall min=1 cpu=2 -    job poor/fits min=2 cpu=2 - -
-        """,
     "a gang that is small enough once it has lost a pod": """
         node n0 cpu=8   node n1 cpu=8
         job rich/gang min=3 cpu=2 n0*4   job rich/rest min=4 cpu=2 n1*4
@@ -158,7 +153,7 @@ BEHIND = {
         """,
     "other nodes than the job before": """
         node n0 cpu=8 label=zone=a   node n1 cpu=8 label=zone=b
-        job rich/gang min=4 cpu=2 n0*4   job rich/many min=1 cpu=2 n1*4
+        job other/gang min=4 cpu=2 n0*4   job rich/many min=1 cpu=2 n1*4
         job poor/bzone min=1 cpu=3 select=zone=a -   job poor/fits min=1 cpu=3 select=zone=b -
         """,
     "other resources than the job before": """
@@ -169,13 +164,9 @@ BEHIND = {
 }
 
 
-@pytest.mark.parametrize("patterns_max", [claim_bounds.PATTERNS_MAX, 1])
 @pytest.mark.parametrize("way", BEHIND)
-def test_a_job_behind_one_in_vain_finds_its_victims(
-    way: str, patterns_max: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_job_behind_one_in_vain_finds_its_victims(way: str) -> None:
     """Just enough could be free: a lower bound would leave the job out."""
-    monkeypatch.setattr(claim_bounds, "PATTERNS_MAX", patterns_max)
     result = running.run(pictures.documents(IN_VAIN + BEHIND[way]), RECLAIM)
     assert {evict.beneficiary for evict in result.evicts} == {"default/fits"}
     assert result.work["bounded"]

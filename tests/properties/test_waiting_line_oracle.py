@@ -56,7 +56,9 @@ def pods_on_nodes(documents: list[dict[str, Any]]) -> Counter[str]:
 @pytest.mark.parametrize("policy", [POLICY, WITHOUT_SHARES], ids=["shares", "priorities"])
 @pytest.mark.parametrize("seed", range(100))
 def test_the_first_in_line_gets_the_room(seed: int, policy: Any) -> None:
-    """Under whatever shares, priorities and ages: the first whose queue may have the pod."""
+    """Under whatever shares, priorities and ages: the first whose queue may have the pod. If no
+    queue may, the room is lent.
+    """
     documents = pictures.documents(picture(Random(seed)))
     places = waiting_line.places(documents, policy, run.Options())
     groups = [each["metadata"]["name"] for each in documents if each["kind"] == "PodGroup"]
@@ -67,7 +69,8 @@ def test_the_first_in_line_gets_the_room(seed: int, policy: Any) -> None:
     eligible = [
         key for key in line if has_share_left(result, places[key].queue, used[places[key].queue])
     ]
-    assert [bind.task.job for bind in result.binds] == eligible[:1]
+    (started,) = (bind.task.job for bind in result.binds)
+    assert started in (eligible[:1] or line)
 
 
 @pytest.mark.parametrize("seed", range(30))

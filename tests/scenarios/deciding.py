@@ -69,8 +69,7 @@ def decide(picture: str, actions: str, tiers: str = running.STANDARD) -> list[De
     )
     assert outcome.problems == ()
     first = outcome.results[0]
-    lending = "capacity" in tiers
-    assert checks.problems(documents, first, gangs="gang" in tiers, lending=lending) == []
+    assert checks.problems(documents, first, gangs="gang" in tiers) == []
     settle(documents, outcome.results)
     return written(first)
 

@@ -44,7 +44,7 @@ CLOSED = {name for name, hook in hooks.HOOKS.items() if hook.closed}
 UNASKED = {
     *("shortages", "job_starving", "job_enqueueable", "job_enqueued", "preemptive"),
     *("preemptable", "reclaimable", "share_after", "victim_queue_key", "shuffle_victims"),
-    *("start_timeout", "queue_path", "queue_outlook"),
+    *("start_timeout", "queue_path", "queue_outlook", "share_with"),
 }
 """Hooks that allocate has no question for in this cluster."""
 
@@ -143,7 +143,23 @@ def test_a_path_that_fails_leaves_queues_in_the_order_of_their_keys() -> None:
     assert [bind.task.name for bind in result.binds] == ["b-0"]
 
 
-@pytest.mark.parametrize("hook", sorted(UNASKED - ONLY_IN_TREES - {"shortages"}))
+def test_a_share_that_is_not_known_keeps_nothing_idle() -> None:
+    """What is lent then goes to the oldest job."""
+    bad = type("Bad", (contracts.Plugin,), {"name": "bad", "share_with": fail})
+    tree = {"actions": "allocate", "tiers": running.tiers("gang | predicates proportion")}
+    usual = running.policy_of(tree)
+    picture = "node n1 cpu=1\n queue p\n queue q\n job p/a age=1 -\n job q/b age=2 -"
+    result = cycle.run_cycle(
+        running.snapshot_of(pictures.documents(picture)),
+        policy.Policy(
+            actions=usual.actions, tiers=((policy.PluginSetting(plugin=bad),), *usual.tiers)
+        ),
+    )
+    assert [(fault.plugin, fault.hook) for fault in result.faults] == [("bad", "share_with")]
+    assert [bind.task.name for bind in result.binds] == ["b-0"]
+
+
+@pytest.mark.parametrize("hook", sorted(UNASKED - ONLY_IN_TREES - {"shortages", "share_with"}))
 def test_a_hook_that_fails_where_pods_are_evicted(hook: str) -> None:
     """Who has a say in who may go, and can't be asked, keeps everybody where they are."""
     bad = type("Bad", (contracts.Plugin,), {"name": "bad", hook: fail})

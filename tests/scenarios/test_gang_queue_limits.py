@@ -33,7 +33,7 @@ CHOICES: Mapping[str, tuple[str, str, str]] = {
     "what another queue deserves": (
         SHARES,
         """
-        node n1 cpu=8 queue p job p/h min=8 -*8
+        node n1 cpu=8 queue p job p/h min=1 -*8
         queue q job q/g min=3 -@3 -@2 -@1 -@1
         """,
         "- n1 n1 n1",

@@ -17,9 +17,10 @@ ALWAYS = {
     "configurations": [{"name": "reclaim", "arguments": {"reclaim.wholeGangs": "always"}}],
 }
 RIGID = """
-    node  n1 cpu=2   node n2 cpu=2
-    queue gold    queue lead
-    job   lead/rigid min=2 cpu=2   n1 n2
+    node  n1 cpu=4   node n2 cpu=4
+    queue gold    queue lead weight=3
+    job   lead/rigid min=2 cpu=2   n1 n1
+    job   lead/stiff min=2 cpu=2   n2 n2
     job   gold/needy min=1 cpu=2   -
     """
 
@@ -34,7 +35,7 @@ def placed(life: lives.Life) -> dict[str, str]:
 
 
 def test_a_gang_stays_whose_queue_would_be_worse_off_than_the_claimant() -> None:
-    """Each deserves half. Without its gang one would have nothing, the other all of its half."""
+    """Six and two. Without a gang one would have four of its six, the other both of its two."""
     assert decide(RIGID, "allocate, reclaim", SHARES) == []
 
 

@@ -18,15 +18,17 @@ SHRUNK = """
     ("marks", "promised", "bound"),
     [
         ("", True, ["needy-0"]),
-        ("", False, ["other-1"]),
-        ("capability=cpu:2", True, ["other-1"]),
+        ("", False, ["other-1", "other-2", "other-3"]),
+        ("capability=cpu:2", True, ["other-1", "other-2", "other-3"]),
         ("state=Closed", True, ["other-1", "other-2", "other-3"]),
     ],
 )
 def test_a_promise_outlives_the_share_and_no_limit(
     marks: str, promised: bool, bound: list[str]
 ) -> None:
-    """Else pods that were evicted for it would have gone in vain."""
+    """Else pods that were evicted for it would have gone in vain. What the share of lead doesn't
+    cover and nobody else may use is lent.
+    """
     named = {jobs.TaskId("needy-00000"): "n1"} if promised else {}
     documents = pictures.documents(SHRUNK.format(marks=marks))
     result = running.run(documents, TREE, carried=snapshot.Carried(nominations=named))

@@ -79,9 +79,10 @@ def test_no_gang_goes_for_a_trifle() -> None:
     """A gang of four cpu is more than twice what is lacking."""
     assert (
         reclaim("""
-        node  n1 cpu=4
+        node  n1 cpu=8
         queue gold    queue lead
         job   lead/rigid min=4 cpu=1   n1 n1 n1 n1
+        job   lead/stiff min=4 cpu=1   n1 n1 n1 n1
         job   gold/needy min=1 cpu=1   -
         """)
         == []
@@ -212,8 +213,8 @@ def test_jobs_that_ask_in_vain_leave_the_others_their_turn(budget: int) -> None:
     assert gone == ["greedy-3"]
 
 
-def test_what_one_job_found_in_vain_another_like_it_may_find_later() -> None:
-    """Six cores are too many to free for one, not for four; then there is room for one more."""
+def test_a_gang_goes_for_what_the_jobs_of_a_queue_lack_together() -> None:
+    """Six cores are too many to free for one, but three jobs wait that need all of them."""
     assert reclaim("""
         node  n1 cpu=6   node n2 cpu=1 taint=own=lead:NoSchedule
         queue lead    queue gold weight=9
@@ -223,8 +224,8 @@ def test_what_one_job_found_in_vain_another_like_it_may_find_later() -> None:
         job   gold/large min=1 cpu=4 age=60   -
         job   gold/two   min=1 cpu=1 age=30   -
         """) == [
-        *(evict(f"gang-{index}", "n1", for_="large") for index in range(3)),
-        *(pipeline(name, "n1") for name in ("large-0", "two-0")),
+        *(evict(f"gang-{index}", "n1", for_="one") for index in range(3)),
+        *(pipeline(name, "n1") for name in ("large-0", "one-0", "two-0")),
     ]
 
 
@@ -283,9 +284,10 @@ def test_no_gang_goes_because_something_else_is_scarce() -> None:
     """Two cpus are lacking, and nine would be freed; the only gpu, which is free, is no measure."""
     assert (
         reclaim("""
-        node  n1 cpu=9 gpu=1
+        node  n1 cpu=9 gpu=1   node n2 cpu=9
         queue gold    queue lead
         job   lead/rigid min=3 cpu=3   n1 n1 n1
+        job   lead/stiff min=3 cpu=3   n2 n2 n2
         job   gold/needy min=1 cpu=2 gpu=1   -
         """)
         == []

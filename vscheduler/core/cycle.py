@@ -125,6 +125,8 @@ def _run(
     partial_gangs.evict_expired(opened)
     if configured.rules.reprieves:
         reprieves.grant(opened)
+    for setting in configured.actions:
+        setting.action(setting.arguments).conclude(opened)
     check_invariants(opened)
     return reclaim_outlook.told(opened, job_status.close(opened, faults))
 

@@ -50,6 +50,7 @@ class Opened:
     due: list[float] = field(default_factory=list)
     """When it was asked to wake."""
     jobs_without_queue: list[jobs.Job] = field(default_factory=list)
+    lending: bool = False
     binds: list[decisions.Bind] = field(default_factory=list)
     evicts: dict[jobs.TaskId, decisions.Evict] = field(default_factory=dict)
 
@@ -77,6 +78,11 @@ class Opened:
     def queue_limits(self) -> fair_shares.QueueLimits:
         """As the real one."""
         return fair_shares.limits(self.space, self.queues, self.snapshot.used_by_other_schedulers)
+
+    @property
+    def free(self) -> resources.Vector:
+        """All that there is."""
+        return self.snapshot.nodes.allocatable
 
     @property
     def total(self) -> resources.Vector:

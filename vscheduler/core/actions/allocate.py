@@ -4,7 +4,8 @@ Queues take turns in order of fairness. Volcano: actions/allocate.
 """
 
 import functools
-from collections.abc import Collection, Mapping
+import itertools
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from enum import Enum, auto
 from typing import ClassVar, TypeAlias
 
@@ -13,7 +14,7 @@ from vscheduler.core.model import jobs, queues
 from vscheduler.core.placement import best_effort, parked_jobs, unschedulable_classes
 from vscheduler.core.placement.gang_search import attempt
 from vscheduler.core.preemption import held_nodes, nominations
-from vscheduler.core.session import job_state, ordering, reasons, statement
+from vscheduler.core.session import job_likeness, job_state, ordering, reasons, statement
 from vscheduler.core.session import session as working
 
 SEARCH_STEPS = "allocate.gangSearchSteps"
@@ -81,6 +82,27 @@ class Allocate(contracts.Action[working.Session]):
         unschedulable_classes.report(session, unschedulable)
         parked_jobs.report(session)
 
+    def conclude(self, session: working.Session) -> None:
+        """Lend what no queue can use within its share, not even by evictions.
+
+        This comes after all actions, so that nothing is lent that a job within its share waits for.
+        Evicted pods hold what they have until they are gone, so a cycle that evicts lends nothing.
+        """
+        busy = session.work_budget.exhausted or session.decided.evicts
+        if busy or not session.policy.rules.lends:
+            return
+        # Earlier cycles of an unfinished round have refused jobs as well.
+        earlier = session.snapshot.carried.attempted
+        states = dict(session.over_share)
+        if earlier:
+            waiting = session.waiting_jobs()
+            states.update({state.job.id: state for state in waiting if state.job.id in earlier})
+        asking = [state for state in states.values() if _asks_for_more(session, state)]
+        if asking:
+            session.lending = True
+            _lend(session, asking)
+            session.lending = False
+
     def _waiting(self, session: working.Session) -> Collection[jobs.JobId]:
         """Return the jobs that wait on reserved resources, and may start on these at once.
 
@@ -122,6 +144,7 @@ def _take_turns(
         if session.dispatch.any_says("overused", queue):
             for turn in line.rest():
                 reasons.note_share(session, queue, turn)
+                session.over_share[turn.state.job.id] = turn.state
             lines[queue.name] = ordering.Line()
             continue
         turn = line.leave()
@@ -137,6 +160,77 @@ def _take_turns(
             unschedulable += _without_room(session, lines, classes)
         spent = session.work_budget.over
     return spent
+
+
+def _asks_for_more(session: working.Session, state: job_state.JobState) -> bool:
+    """Whether an admitted job has pods left to place, and doesn't wait for its minimum on nodes."""
+    left = state.counts[jobs.TaskStatus.PENDING] > state.pending_best_effort
+    waits = state.waiting_tasks and not state.has_minimum
+    admitted = state.phase is not jobs.Phase.PENDING
+    return left and admitted and not waits and reasons.invalid(session, state) is None
+
+
+def _lend(session: working.Session, states: Sequence[job_state.JobState]) -> None:
+    """Give turns to jobs that their queues' shares don't cover, while anything is free.
+
+    The job comes first whose queue ends with the smallest part of its share, then the oldest. This
+    has a quarter of the budget, or more until the first job has got something, so that jobs in vain
+    keep nobody waiting; the cycle counts as finished all the same.
+    """
+    is_spent, lent = session.work_budget.part(4), False
+    session.work_budget.lift()
+    in_vain: set[Hashable] = set()
+    classes = unschedulable_classes.UnschedulableClasses(session)
+    classes.grouped(states)
+    lines: Lines = {}
+    for state in states:
+        tasks = functools.partial(ordering.pending, session.dispatch, state)
+        key = ordering.job_key(session.dispatch, state)
+        lines.setdefault(state.job.queue, ordering.Line()).join(key, reasons.JobTurn(state, tasks))
+    waiting: ordering.Line[queues.Queue] = ordering.Line()
+    for name, line in lines.items():
+        waiting.join(_lending_key(session, line.first), session.queues[name])
+    while waiting and not (lent and is_spent()):
+        session.spend("loans", TURN_COST)
+        queue = waiting.leave()
+        line = lines[queue.name]
+        if session.dispatch.any_says("overused", queue):
+            continue
+        turn = line.leave()
+        likeness = job_likeness.of_waiting(turn.state.job)
+        if not (classes.lacks_room(turn.state) or likeness in in_vain):
+            session.work_budget.charge(turn.state.job.namespace)
+            starts = _lend_to(session, queue, turn)
+            session.work_budget.charge()
+            lent = lent or starts
+            if starts and turn.tasks:
+                line.join(ordering.job_key(session.dispatch, turn.state), turn)
+            elif not starts and likeness is not None:
+                in_vain.add(likeness)
+        if line:
+            waiting.join(_lending_key(session, line.first), queue)
+
+
+def _lending_key(session: working.Session, turn: reasons.JobTurn) -> ordering.SortKey:
+    """Return the place of a queue whose first job has this turn."""
+    state = turn.state
+    queue = session.queues[state.job.queue]
+    missing = max(1, state.job.min_member - state.ready_tasks - state.waiting_tasks)
+    tasks = list(itertools.islice(turn.tasks, missing))
+    share = session.dispatch.first("share_with", 0.0, queue, tasks) or 0.0
+    return (-queue.priority, share, state.job.created, state.job.id)
+
+
+def _lend_to(session: working.Session, queue: queues.Queue, turn: reasons.JobTurn) -> bool:
+    """Give the job one turn, and return whether pods start; if not, it waits for its old reason."""
+    state = turn.state
+    reason = session.reasons.by_job.get(state.job.id)
+    session.reasons.forget(state.job.id)
+    starts = _place(session, queue, turn)
+    if reason is not None and state.counts[jobs.TaskStatus.PENDING]:
+        session.reasons.forget(state.job.id)
+        session.reasons.note(state.job.id, reason)
+    return starts
 
 
 def _without_room(
@@ -396,11 +490,12 @@ def _place_next(
     session.spend("tasks", TASK_COST)
     if not session.dispatch.all_agree("allocatable", queue, task):
         reasons.note_share(session, queue, turn, task)
+        session.over_share[turn.state.job.id] = turn.state
         return Placed.NOT_TRIED
     if task.role and task.role in turn.failed_roles:
         return Placed.NOT_TRIED
     choice = session.placement.choose(task)
-    if choice is None:
+    if choice is None or (session.lending and not choice.idle):
         turn.failed_roles.add(task.role)
         reasons.note_no_room(session, turn, task)
         return Placed.NOWHERE
@@ -422,7 +517,7 @@ def _best_effort(
             reasons.note_share(session, queue, turn, task)
             return False
         choice = session.placement.choose(task)
-        if choice is None:
+        if choice is None or (session.lending and not choice.idle):
             reasons.note_no_room(session, turn, task)
             return False
         (trial.allocate if choice.idle else trial.pipeline)(task, choice.row)

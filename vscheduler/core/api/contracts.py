@@ -74,6 +74,9 @@ class Session(Protocol):
     snapshot: snapshot.Snapshot
     space: resources.ResourceSpace
     queues: Mapping[str, queues.Queue]
+    lending: bool
+    """Whether action allocate lends at this moment: `overused`, `allocatable` and `queue_limits`
+    answer by what a queue may borrow beyond its share."""
 
     @property
     def affinity_counts(self) -> views.PodAffinityCounts:
@@ -127,6 +130,10 @@ class Session(Protocol):
 
     def reachable(self, task: jobs.Task) -> nodes.Mask:
         """Return the nodes the task could use after evictions; not available in `open`."""
+
+    @property
+    def free(self) -> resources.Vector:
+        """What nodes have free after pending releases, (N, R)."""
 
     @property
     def queue_limits(self) -> fair_shares.QueueLimits:
@@ -295,6 +302,11 @@ class Hooks(Protocol):
         may have changed, now or since the last cycle. None: they never do.
         """
 
+    def share_with(self, queue: queues.Queue, tasks: Sequence[jobs.Task]) -> float | None:
+        """[-; first] With these tasks, how many times its share would the queue have of the
+        resources that they request? Asked to lend to the smallest such queue first.
+        """
+
     def queue_limits(self, queue: queues.Queue, task: jobs.Task) -> Sequence[decisions.QueueLimit]:
         """[-; all] The limits behind `allocatable` and `filter_nodes`, of all resources."""
 
@@ -390,3 +402,6 @@ class Action(Configured, Generic[Working]):
     def execute(self, session: Working) -> None:
         """Place, evict or admit, through statements of the session."""
         raise NotImplementedError
+
+    def conclude(self, session: Working) -> None:
+        """Do what comes after all actions, when it is known what these have left."""

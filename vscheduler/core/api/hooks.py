@@ -60,6 +60,7 @@ HOOKS: Mapping[str, Hook] = {
     "overused": Hook("Overused", "enabledOverused", Combine.ANY, closed=True),
     "allocatable": Hook("Allocatable", "enabledAllocatable", Combine.ALL, closed=True),
     "queue_outlook": Hook("", None, Combine.EVERY),
+    "share_with": Hook("", "enabledAllocatable", Combine.FIRST),
     "queue_limits": Hook("", "enabledAllocatable", Combine.EVERY),
     "preemptive": Hook("Preemptive", "enablePreemptive", Combine.ALL, closed=True),
     "preemptable": Hook("Preemptable", "enablePreemptable", Combine.VICTIMS, closed=True),
@@ -91,6 +92,7 @@ ANSWER_TYPES: Mapping[str, tuple[type, ...]] = {
     "job_valid": (decisions.Reason, NoneType),
     "shortages": (tuple, list),
     "queue_limits": (tuple, list, NoneType),
+    "share_with": (float, np.floating, int, NoneType),
     "entitlements": (Mapping, NoneType),
     "usages": (Mapping, NoneType),
 }

@@ -13,11 +13,12 @@ from vscheduler.core.model import jobs, resources
 
 class VolcanoCycleRules(cycle_rules.CycleRules):
     """Shares count all ready nodes, evictions are never cancelled by reprieves, gangs are placed
-    pod by pod only, and each cycle goes through all jobs.
+    pod by pod only, nothing is lent beyond shares, and each cycle goes through all jobs.
     """
 
     reprieves: ClassVar[bool] = False
     searches_gangs: ClassVar[bool] = False
+    lends: ClassVar[bool] = False
     leaves_jobs_out: ClassVar[bool] = False
 
     def total(self, session: contracts.Session) -> resources.Vector:

@@ -25,6 +25,8 @@ class CycleRules:
     them."""
     searches_gangs: ClassVar[bool] = True
     """Whether a gang that can't be placed pod by pod is placed by a search."""
+    lends: ClassVar[bool] = True
+    """Whether what no queue can use within its share is lent to queues beyond theirs."""
     leaves_jobs_out: ClassVar[bool] = True
     """Whether cycles leave out jobs without room (session.parked_jobs), and jobs that run
     (session.settled_jobs)."""

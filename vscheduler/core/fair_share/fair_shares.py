@@ -182,7 +182,7 @@ class FairShares:
 
         For a queue without pods, the nodes usable for a pod without constraints.
         """
-        return self._usable_kinds @ self._pools.supply.astype(np.float64) + self._pinned
+        return self.usable_kinds @ self._pools.supply.astype(np.float64) + self._pinned
 
     @computed.once
     def real(self) -> Rows:
@@ -193,13 +193,13 @@ class FairShares:
         of the nodes has a resource, all nodes count.
         """
         reach, supply = self._pools.reach, self._pools.supply.astype(np.float64)
-        wide = self._usable_kinds | reach[self._pools.open]
+        wide = self.usable_kinds | reach[self._pools.open]
         most = wide @ supply
         most = np.where(most > 0.0, most, reach[self._pools.anywhere] @ supply) + self._pinned
         if not self._limits.guarantees:
             return self._capped(most)
         guarantee = self.guaranteed
-        outside = (~wide).astype(np.float32) @ self._usable_kinds.T.astype(np.float32)
+        outside = (~wide).astype(np.float32) @ self.usable_kinds.T.astype(np.float32)
         # A guarantee can't take more from other queues than nodes have.
         owed = np.minimum(guarantee, self.usable)
         kept = (outside == 0) @ owed - owed
@@ -211,7 +211,7 @@ class FairShares:
         return capped
 
     @computed.once
-    def _usable_kinds(self) -> NDArray[np.bool_]:
+    def usable_kinds(self) -> NDArray[np.bool_]:
         """Which kinds of nodes each queue's pods could use, (Q, K)."""
         if self._pools.is_one:
             return np.ones((len(self._pods), self._pools.reach.shape[1]), dtype=np.bool_)

@@ -190,10 +190,10 @@ class QueueAttributes:
         return max(parts, default=0.0)
 
     def limits(
-        self, names: Sequence[str], queue: str, *, nominated: bool
+        self, names: Sequence[str], queue: str, most: Sequence[float] | None = None
     ) -> list[decisions.QueueLimit]:
-        """Return what is left of the share, or of what the queue may have for nominated pods."""
-        most = self.nominated_limit if nominated else self.limit
+        """Return what is left of the share, or of the most that the queue may have at present."""
+        most = self.limit if most is None else most
         return [
             decisions.QueueLimit(
                 resource=name,
@@ -254,12 +254,14 @@ def share_after(
     loser: tuple[QueueAttributes, float],
     claimant: tuple[QueueAttributes, float],
     weight: float,
+    least: float,
 ) -> decisions.ShareAfter:
     """Return the shares of one resource with which a loser and a claimant end.
 
     `loser` and `claimant` are pairs of a queue and the amount lost or gained. `weight` is the
     claimant's weight divided by the loser's. A claimant with a small request may deserve less than
-    its weight would give. Such a claimant is compared by weight.
+    its weight would give. Such a claimant is compared by weight. `least` is what the victims' job
+    holds of it at least while it runs.
     """
     theirs, lost = loser
     mine, claimed = claimant
@@ -268,4 +270,5 @@ def share_after(
     return decisions.ShareAfter(
         loser=left / owed if owed > 0 else math.inf,
         claimant=(mine.allocated[column] + claimed) / due if due > 0 else 0.0,
+        borrowed=least > owed,
     )

@@ -69,16 +69,23 @@ class ShareAfter(msgspec.Struct, frozen=True, kw_only=True):
     within: bool = False
     """Whether the loser has at most its share, so that its pods may only be moved to other
     nodes."""
+    borrowed: bool = False
+    """Whether the victims' job alone needs more than the loser's share: it can only run on what
+    its queue borrows."""
 
     @property
     def overshoot(self) -> float:
-        """How far below its share the loser ends, from 0 (not below) to 1 (nothing left)."""
-        return max(0.0, 1.0 - self.loser)
+        """How far below its share the loser ends, from 0 (not below) to 1 (nothing left); 0 for
+        borrowed victims.
+        """
+        return 0.0 if self.borrowed else max(0.0, 1.0 - self.loser)
 
     @property
     def fair(self) -> bool:
-        """Whether the loser keeps its share, or a ratio at least as high as the claimant's."""
-        return self.loser >= min(1.0, self.claimant)
+        """Whether the loser keeps its share, or a ratio at least as high as the claimant's. What is
+        borrowed is given back in any case.
+        """
+        return self.borrowed or self.loser >= min(1.0, self.claimant)
 
 
 WITHIN_SHARE = ShareAfter(loser=1.0, claimant=1.0, within=True)

@@ -173,6 +173,8 @@ class SearchRoom(StrEnum):
     """What counts as free in a search for nodes for a whole gang."""
 
     IDLE = "idle"
+    LENT = "lent"
+    """The same, for a queue that borrows: its share is no limit."""
     RELEASING = "releasing"
     """Also what pods hold that are being deleted."""
     EVICTABLE = "evictable"
@@ -180,6 +182,9 @@ class SearchRoom(StrEnum):
     EVICTABLE_GANGS = "evictableGangs"
     """Also what evictions of whole gangs could free."""
 
+
+FREE_NOW = frozenset({SearchRoom.IDLE, SearchRoom.LENT})
+"""What is free at this moment."""
 
 SearchPlace: TypeAlias = tuple[jobs.JobId, SearchRoom]
 

@@ -4,6 +4,7 @@ Volcano: plugins/proportion. Deserved amounts are computed at the beginning of a
 queues hold and ask for, and then limit the queues.
 """
 
+import math
 import operator
 from collections.abc import Hashable, Mapping, Sequence
 from typing import ClassVar
@@ -12,7 +13,13 @@ import msgspec
 import numpy as np
 
 from vscheduler.core.api import contracts, views
-from vscheduler.core.fair_share import fair_shares, inqueue_resources, share_arithmetic, surplus
+from vscheduler.core.fair_share import (
+    fair_shares,
+    inqueue_resources,
+    lending,
+    share_arithmetic,
+    surplus,
+)
 from vscheduler.core.model import decisions, durations, jobs, queues, resources
 
 GRACE = "proportion.nodeLossGrace"
@@ -96,6 +103,7 @@ class Proportion(contracts.Plugin):
                 max(pair) for pair in zip(attributes.limit, attributes.real, strict=True)
             ]
         self._fair_shares = shares
+        self._lending = lending.Lending(session, shares, self._attributes)
         if before is None and session.runs("reclaim") and not session.pools.uniform:
             self._surpluses = surplus.Surplus(session, session.pools, shares)
 
@@ -111,7 +119,7 @@ class Proportion(contracts.Plugin):
     def overused(self, queue: queues.Queue) -> bool:
         """Whether the queue has all deserved amounts of every resource (Volcano: OverusedFn)."""
         attributes = self._attributes.get(queue.name)
-        if attributes is None:
+        if attributes is None or self._session.lending:
             return False
         for has, enough in zip(attributes.allocated, attributes.overused_at, strict=True):
             if has < enough:  # all() of a generator costs twice as much, at every turn
@@ -131,7 +139,9 @@ class Proportion(contracts.Plugin):
             return False
         attributes = self._attributes_of(task.job)
         allocated, limit = attributes.allocated, attributes.limit
-        if self._session.has_nomination(task):
+        if self._session.lending:
+            limit = self._lending.limit(queue.name, task)
+        elif self._session.has_nomination(task):
             limit = attributes.nominated_limit
         for column, amount in self._requests.get(task.pod_class) or self._request(task):
             if allocated[column] + amount > limit[column]:
@@ -148,10 +158,29 @@ class Proportion(contracts.Plugin):
 
     def queue_limits(self, queue: queues.Queue, task: jobs.Task) -> Sequence[decisions.QueueLimit]:
         """Return what is left of the share, or of the capability, and of root's capability."""
-        attributes, nominated = self._attributes_of(task.job), self._session.has_nomination(task)
+        attributes, most = self._attributes_of(task.job), None
+        if self._session.lending:
+            most = self._lending.limit(queue.name, task)
+        elif self._session.has_nomination(task):
+            most = attributes.nominated_limit
         names = self._session.space.names
-        found = attributes.limits(names, queue.name, nominated=nominated)
+        found = attributes.limits(names, queue.name, most)
         return found if self._root is None else [*found, *self._root.limits(names)]
+
+    def share_with(self, queue: queues.Queue, tasks: Sequence[jobs.Task]) -> float:
+        """Return the largest part of its share that the queue would have of these resources."""
+        attributes, wanted = self._attributes[queue.name], [0] * self._session.space.size
+        for task in tasks:
+            for column, amount in self._requests.get(task.pod_class) or self._request(task):
+                wanted[column] += amount
+        parts = (
+            (has + amount) / deserved if deserved else math.inf
+            for has, amount, deserved in zip(
+                attributes.allocated, wanted, attributes.deserved, strict=True
+            )
+            if amount
+        )
+        return max(parts, default=0.0)
 
     def preemptive(self, queue: queues.Queue, tasks: Sequence[jobs.Task]) -> bool:
         """Whether the queue is open and deserves these tasks, too (Volcano: PreemptiveFn)."""
@@ -203,24 +232,26 @@ class Proportion(contracts.Plugin):
         compared by weight: a small request met in full is no advantage.
         """
         mine, theirs = self._attributes_of(claimant.job), self._attributes_of(victims[0].job)
-        lost = {
-            column: 0
+        lost: dict[int, list[int]] = {
+            column: []
             for column, _ in self._requests.get(claimant.pod_class) or self._request(claimant)
             if theirs.allocated[column] > theirs.reclaim_above[column] and column != self._pods
         }
         for task in victims:
             for column, amount in self._requests.get(task.pod_class) or self._request(task):
                 if column in lost:
-                    lost[column] += amount
+                    lost[column].append(amount)
+        least = max(1, self._session.job_states[victims[0].job].job.min_member)
         found = [
             share_arithmetic.share_after(
                 column,
-                loser=(theirs, amount - self._slack[column]),
+                loser=(theirs, sum(amounts) - self._slack[column]),
                 claimant=(mine, int(claimed[column])),
                 weight=self._weight(claimant) / self._weight(victims[0]),
+                least=sum(sorted(amounts)[:least]) - self._slack[column],
             )
-            for column, amount in lost.items()
-            if amount
+            for column, amounts in lost.items()
+            if amounts
         ]
         return max(found, key=operator.attrgetter("fair", "loser"), default=decisions.WITHIN_SHARE)
 

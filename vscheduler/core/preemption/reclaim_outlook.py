@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from vscheduler.core.config import policy as policies
 from vscheduler.core.model import decisions, jobs, reclaim_outlooks, resources
-from vscheduler.core.preemption import search, victims
+from vscheduler.core.preemption import queue_lack, search, victims
 from vscheduler.core.session import evictable_pods, job_state, reasons
 from vscheduler.core.session import session as working
 
@@ -165,16 +165,18 @@ class _Finder:
     ) -> reclaim_outlooks.ReclaimOutlook:
         """Return the outlook with the pods of queues above their shares, by what protects them."""
         session, needed = self._session, _needed(state, task)
-        limit = search.PROPORTION * needed[made.resource]
+        own = _waiting_tasks(state.job)[: _lacking(state)]
+        others = queue_lack.of_others(session, session.queues[state.job.queue], own)
+        lack = needed[made.resource] + int(others[session.space.columns[made.resource]])
+        limit = search.PROPORTION * lack
         claimed = session.space.vector(needed)
         counted: Counter[reclaim_outlooks.Protection] = Counter()
         room = np.maximum(session.cluster.allocatable - session.cluster.future_used, 0)
         for owner, each in self._pods(frozenset(made.above)):
             found = self._protection(limits, owner, each, task)
-            if found is None and self._is_kept_whole(limits, owner, each, made.resource, limit):
-                found = reclaim_outlooks.Protection.GANG
-            if found is None and self._is_kept_for_its_share(limits, owner, each, (task, claimed)):
-                found = reclaim_outlooks.Protection.SHARE
+            if found is None:
+                whole = self._is_kept_whole(limits, owner, each, made.resource, limit)
+                found = self._kept_for(limits, owner, each, (task, claimed), whole=whole)
             counted[found or reclaim_outlooks.Protection.NONE] += 1
             if found is None and each.node in session.layout.rows:
                 room[session.layout.rows[each.node]] += session.cluster.request(each)
@@ -239,26 +241,36 @@ class _Finder:
             return True
         return owner.job.allocated.get(resource, 0) > limit
 
-    def _is_kept_for_its_share(
+    def _kept_for(
         self,
         limits: victims.Limits,
         owner: job_state.JobState,
         pod: jobs.Task,
         claim: tuple[jobs.Task, resources.Vector],
-    ) -> bool:
-        """Whether the pod, or else its whole gang, is more than its queue has to give back."""
+        *,
+        whole: bool,
+    ) -> reclaim_outlooks.Protection | None:
+        """Return what protects a pod that may be evicted by itself, or None.
+
+        It may belong to a gang that is kept `whole`, unless the gang is borrowed; or the pod, or
+        else its whole gang, is more than its queue has to give back.
+        """
         unit = victims.surplus_pod(owner, pod) or victims.whole(owner)
+        gang = reclaim_outlooks.Protection.GANG if whole else None
         if unit is None:
-            return False
+            return gang
         dispatch, (claimant, claimed) = self._session.dispatch, claim
         if not dispatch.entitled(HOOK, claimant, unit.tasks):
-            return True
+            return gang or reclaim_outlooks.Protection.SHARE
         after: decisions.ShareAfter | None = dispatch.first(
             "share_after", None, claimant, claimed, unit.tasks
         )
-        if after is None or after.within or after.fair:
-            return False
-        return not (unit.whole and limits.whole_gangs is victims.WholeGangs.ALWAYS)
+        if after is not None and after.borrowed:
+            return gang if limits.whole_gangs is victims.WholeGangs.NEVER else None
+        if gang or after is None or after.within or after.fair:
+            return gang
+        always = unit.whole and limits.whole_gangs is victims.WholeGangs.ALWAYS
+        return None if always else reclaim_outlooks.Protection.SHARE
 
 
 def _limits(policy: policies.Policy, now: float) -> victims.Limits | None:

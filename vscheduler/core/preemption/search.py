@@ -4,6 +4,7 @@ Everything happens in a statement that is undone unless the planner commits it.
 """
 
 import bisect
+import functools
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Sequence
 
@@ -14,6 +15,7 @@ from vscheduler.core.placement import nominated_pods
 from vscheduler.core.preemption import (
     cheapest_nodes,
     preemptors,
+    queue_lack,
     rearrangement,
     standing_plans,
     victims,
@@ -59,6 +61,8 @@ class VictimSearch:
         """Chosen victims: whole gangs by job, single pods by UID."""
         self._scarce = np.full(self._session.space.size, np.inf)
         """What whole gangs are compared with."""
+        self._needed: Sequence[jobs.Task] = ()
+        """The tasks that had no place when `_scarce` was computed."""
         self._freed_whole = self._session.space.zeros()
         self._candidates: dict[Hashable, cheapest_nodes.CheapestNodes] = {}
         """Candidate nodes, by what makes tasks equal to nodes; `_vacated` has the same keys."""
@@ -270,6 +274,7 @@ class VictimSearch:
         never count.
         """
         space, needed = self._session.space, self._needed_of(left)
+        self._needed = needed
         if not needed or not self._pool.rules.whole:
             return np.full(space.size, np.inf)
         wanted = self._sum(needed)
@@ -398,14 +403,26 @@ class VictimSearch:
         self, unit: victims.VictimGroup, chosen: Sequence[victims.VictimGroup] = ()
     ) -> bool:
         """Whether the gang frees no more than PROPORTION times what is lacking, or no limit
-        applies. The limit always applies when the preemptor already has its minimum.
+        applies: none does to what is borrowed. With `always`, the limit applies only when the
+        preemptor already has its minimum.
         """
         always = self._pool.rules.always and not self.has_minimum
-        if not unit.whole or always:
+        if not unit.whole or unit.borrowed or always:
             return True
-        gangs = [each for each in (*chosen, unit) if each.whole]
+        gangs = [each for each in (*chosen, unit) if each.whole and not each.borrowed]
         freed = self._freed_whole + self._sum(task for each in gangs for task in each.tasks)
-        return bool((freed <= PROPORTION * self._scarce).all())
+        if (freed <= PROPORTION * self._scarce).all():
+            return True
+        lack = self._scarce + self._lack_of_others
+        return bool((freed <= PROPORTION * lack).all())
+
+    @functools.cached_property
+    def _lack_of_others(self) -> resources.Vector:
+        """What the share of the queue covers of the needs of its other jobs, (R,)."""
+        if self._pool.hook != "reclaimable":
+            return self._session.space.zeros()
+        own = [task for task in self._needed if task.uid not in self.placed]
+        return queue_lack.of_others(self._session, self._pool.claimant, own)
 
     def _starts(self, task: jobs.Task, row: int) -> bool:
         """Whether resources, queue and filters admit the task, now or after pending releases."""
@@ -455,7 +472,8 @@ class VictimSearch:
             return
         earlier = [key for key, each in self._chosen.items() if each.state is unit.state]
         *_, gang = victims.merged([self._chosen.pop(key) for key in earlier], unit)
-        self._freed_whole += self._sum(unit.tasks)
+        if not unit.borrowed:
+            self._freed_whole += self._sum(unit.tasks)
         self._chosen[gang.state.job.id] = gang
 
     def _fits_without(self, spared: victims.VictimGroup) -> bool:

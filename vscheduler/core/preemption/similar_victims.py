@@ -112,13 +112,27 @@ class SimilarVictims:
                 found[group] = NOTHING
                 continue
             if group not in self._gangs:
-                unit = victims.whole(columns.state(place))
-                allowed = unit is not None and proportionate(unit)
-                self._gangs[group] = self._overshoot(unit.tasks) if unit and allowed else None
+                self._gangs[group] = self._of_gang(
+                    victims.whole(columns.state(place)), proportionate
+                )
             overshoot = self._gangs[group]
             if overshoot is not None:
                 found[group] = (overshoot, self._pool.rank(job.queue))
         return found
+
+    def _of_gang(
+        self,
+        unit: victims.VictimGroup | None,
+        proportionate: Callable[[victims.VictimGroup], bool],
+    ) -> float | None:
+        """Return the overshoot if a gang like this were evicted; None if it may not be."""
+        if unit is None:
+            return None
+        after = self._pool.share_of_similar(self._task, unit.tasks) if self._asks else None
+        # Where nothing is known, nothing is forbidden.
+        unknown = self._session.dispatch.asks("share_after")
+        unit = unit._replace(borrowed=unknown if after is None else after.borrowed)
+        return self._overshoot(unit.tasks) if proportionate(unit) else None
 
     def _overshoots(
         self, group: int, trial: statement.Statement, evict: Callable[[victims.VictimGroup], None]

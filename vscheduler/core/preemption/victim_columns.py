@@ -239,7 +239,9 @@ class VictimColumns:
 
     @cached_property
     def gang_groups(self) -> Rows:
-        """The group of each job's gang, (J,): equal queues, priorities and pods. 0: not known."""
+        """The group of each job's gang, (J,): equal queues, priorities, minimums and pods. 0: not
+        known.
+        """
         return self._gangs[0]
 
     @property
@@ -258,7 +260,7 @@ class VictimColumns:
         moved = {state.job.id for state in self._session.job_states.moved()}
         for place, job in enumerate(self.pods.owner_jobs):
             if job.id not in moved:
-                key = (job.queue, job.priority, tuple(job.classes.items()))
+                key = (job.queue, job.priority, job.min_member, tuple(job.classes.items()))
                 groups[place] = numbers.setdefault(key, len(numbers) + 1)
             else:
                 self._torn.add(place)

@@ -96,6 +96,8 @@ class VictimGroup(NamedTuple):
     """The queue's position among queues that may lose pods; the smallest rank loses first."""
     moves: bool = False
     """Whether the queue is within its share, so that replacement pods must fit elsewhere."""
+    borrowed: bool = False
+    """Whether the job can only run on what its queue borrows."""
 
     @property
     def started(self) -> float:
@@ -109,7 +111,14 @@ class VictimGroup(NamedTuple):
             return self.tasks[0].priority
         return max(task.priority for task in self.tasks)
 
-    def judged(self, rank: Rank, overshoot: float = 0.0, *, moves: bool = False) -> "VictimGroup":
+    def judged(
+        self,
+        rank: Rank,
+        overshoot: float = 0.0,
+        *,
+        moves: bool = False,
+        borrowed: bool = False,
+    ) -> "VictimGroup":
         """Return a copy with the effects of the eviction on the queue."""
         return VictimGroup(
             state=self.state,
@@ -118,6 +127,7 @@ class VictimGroup(NamedTuple):
             rank=rank,
             overshoot=overshoot,
             moves=moves,
+            borrowed=borrowed,
         )
 
 
@@ -321,7 +331,7 @@ class VictimCandidates:
             return unit.judged(rank, moves=True) if possible else None
         if not after.fair and not (self.rules.always and unit.whole):
             return None
-        return unit.judged(rank, after.overshoot)
+        return unit.judged(rank, after.overshoot, borrowed=after.borrowed)
 
     def _share_after(
         self, claimant: jobs.Task, tasks: Sequence[jobs.Task]

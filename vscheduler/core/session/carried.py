@@ -144,8 +144,8 @@ class GangSearches:
     @property
     def expect_evictions(self) -> bool:
         """Whether any search counted on nodes that evictions would free, now or before."""
-        idle = snapshot.SearchRoom.IDLE
-        return any(room is not idle for _, room in itertools.chain(self._before, self._now))
+        rooms = (room for _, room in itertools.chain(self._before, self._now))
+        return any(room not in snapshot.FREE_NOW for room in rooms)
 
     def forget(self, job: jobs.JobId) -> None:
         """Forget the searches for a job that has nodes now."""

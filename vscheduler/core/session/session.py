@@ -100,6 +100,10 @@ class Session:
         self.job_state_of = self.cluster.job_state_of
         self.decided = decided.Decided(snapshot.now)
         self.reasons = decided.JobReasons()
+        self.over_share: dict[jobs.JobId, job_state.JobState] = {}
+        """Jobs that allocate has refused pods because of their queues' shares."""
+        self.lending = False
+        """Whether allocate lends at this moment (contracts.Session)."""
         self.admissions = carried.Admissions(snapshot.carried)
         self.eviction_history = carried.EvictionHistory(snapshot.carried)
         self.gang_searches = carried.GangSearches(snapshot.carried)
@@ -340,6 +344,12 @@ class Session:
     def reachable(self, task: jobs.Task) -> nodes.Mask:
         """Return the nodes that the task could use if evictions made space for the task."""
         return self.placement.reachable(task)
+
+    @property
+    def free(self) -> resources.Vector:
+        """What nodes have free after pending releases, (N, R)."""
+        free: resources.Vector = self.cluster.allocatable - self.cluster.future_used
+        return free
 
     @property
     def touched(self) -> bool:

@@ -87,6 +87,10 @@ class WorkBudget:
         """Let the namespace pay for operations from here on; without a name, nobody pays."""
         self.payer = namespace
 
+    def lift(self) -> None:
+        """Let nothing that follows make the cycle unfinished; the caller bounds the work itself."""
+        self._limit = None
+
     def end_turns(self) -> None:
         """Let the next cycle go on here, as if the limit were reached."""
         self.exhausted = self.over = True

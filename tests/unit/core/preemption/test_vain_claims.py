@@ -285,9 +285,9 @@ def test_those_that_were_in_vain_ask_again_behind_a_plan(monkeypatch: pytest.Mon
     """Of jobs that are alike, the first one is before the plan, and the second one behind it."""
     around = parked_before_reclaim("""
         node n1 cpu=8   node n2 cpu=8   node n4 cpu=8 label=zone=b
-        queue q   queue r
+        queue q   queue r   queue s reclaimable=false
         job r/there min=1 cpu=4 phase=Running n1*2 n2*2
-        job r/fixed min=4 cpu=2 phase=Running n4*4
+        job s/fixed min=4 cpu=2 phase=Running n4*4
         job q/j1 min=1 cpu=3 select=zone=b phase=Inqueue -   job q/j2 min=1 cpu=4 phase=Inqueue -
         job q/j3 min=1 cpu=3 select=zone=b phase=Inqueue -
         """)

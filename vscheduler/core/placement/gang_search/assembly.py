@@ -99,7 +99,7 @@ def assemble(
     `most` (N, R) is what evictions could free. Filters that evictions could satisfy don't count
     then, and neither do the pods that could be evicted: what is found may not be possible.
     """
-    later = room is not snapshot.SearchRoom.IDLE
+    later = room not in snapshot.FREE_NOW
     borne = (
         device_columns.bearers(session.devices.demands, tasks) if session.devices.allocates else {}
     )

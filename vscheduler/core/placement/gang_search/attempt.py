@@ -56,7 +56,7 @@ def resume(
 
     If it fails, the tasks may be placed one by one.
     """
-    known = session.gang_searches.last((state.job.id, Room.IDLE))
+    known = session.gang_searches.last((state.job.id, _idle(session)))
     if known is None or not known.waits or not could_help(session, state):
         return Outcome.FAILED
     outcome = Attempt(session, queue, state).resume(trial, known)
@@ -81,7 +81,7 @@ def start_now(
     if not _may_help(session, state):
         return False
     waiting = trial.set_aside(since)
-    if Attempt(session, queue, state).succeeds(trial, (Room.IDLE,)):
+    if Attempt(session, queue, state).succeeds(trial, (_idle(session),)):
         session.reasons.forget(state.job.id)
         session.gang_searches.forget(state.job.id)
         return True
@@ -151,6 +151,11 @@ def rearranged(
     return assembled.on_nodes(outcome.answer.places)
 
 
+def _idle(session: working.Session) -> Room:
+    """Return what is searched first: resources that are free now."""
+    return Room.LENT if session.lending else Room.IDLE
+
+
 def _may_help(session: working.Session, state: job_state.JobState) -> bool:
     """Whether nodes are what a job lacks that can't be placed pod by pod."""
     if not could_help(session, state):
@@ -212,7 +217,9 @@ class Attempt:
 
     def rooms(self) -> Sequence[Room]:
         """Return where the job may be placed: on what is free, or else on what is released."""
-        return (Room.IDLE, Room.RELEASING) if self._is_released() else (Room.IDLE,)
+        idle = _idle(self._session)
+        waits = self._is_released() and not self._session.lending
+        return (idle, Room.RELEASING) if waits else (idle,)
 
     def succeeds(self, trial: statement.Statement, rooms: Sequence[Room]) -> bool:
         """Place the minimum in the first of these rooms that has nodes for it, or place nothing.
@@ -234,11 +241,11 @@ class Attempt:
 
     def resume(self, trial: statement.Statement, known: snapshot.GangSearch) -> Outcome:
         """Place the minimum on what is free by a search that was left by the last cycle."""
-        tasks = self._pending()
-        assembled = self.assembled(tasks, Room.IDLE)
+        tasks, room = self._pending(), _idle(self._session)
+        assembled = self.assembled(tasks, room)
         if _fingerprint(assembled.given) != known.fingerprint:
             return Outcome.FAILED
-        places = self._solve(assembled, (self._state.job.id, Room.IDLE))
+        places = self._solve(assembled, (self._state.job.id, room))
         if places is not None:
             placed = self._place(trial, assembled, places)
             return Outcome.PLACED if placed else Outcome.FAILED

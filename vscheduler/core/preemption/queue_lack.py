@@ -1,0 +1,60 @@
+"""Queue lack: what the waiting jobs of a queue lack that its share covers.
+
+A whole gang is compared with it, not with what a single job lacks: many small jobs have as much
+right to what their queue deserves as a large one.
+"""
+
+from collections.abc import Sequence
+
+from vscheduler.core.model import jobs, queues, resources
+from vscheduler.core.session import session as working
+
+JOBS_PER_UNIT = 10
+"""How many waiting jobs are looked at in about a microsecond."""
+
+POD_COST = 5
+"""Approximate microseconds for asking whether the queue's share covers one more pod."""
+
+
+def of_others(
+    session: working.Session, queue: queues.Queue, own: Sequence[jobs.Task]
+) -> resources.Vector:
+    """Return what waiting pods request, (R,), as far as the queue's share covers them, too.
+
+    `own` are pods that come first, and don't count.
+    """
+    total = sum((session.counted(task) for task in own), start=session.space.zeros())
+    seen = {task.uid for task in own}
+    found = session.space.zeros()
+    states = [state for state in session.unfinished_jobs() if state.job.queue == queue.name]
+    session.spend("queue lacks", 1 + len(states) // JOBS_PER_UNIT)
+    for state in states:
+        if state.phase is jobs.Phase.PENDING:
+            continue
+        refused: set[jobs.PodClass] = set()
+        for task in state.tasks(jobs.TaskStatus.PENDING):
+            if task.uid in seen or task.pod_class in refused:
+                continue
+            if task.best_effort or task.never_preempts:
+                continue
+            session.spend("queue lacks", POD_COST)
+            more = total + session.counted(task)
+            if not session.dispatch.all_agree("preemptive", queue, (_one(session, task, more),)):
+                refused.add(task.pod_class)
+                continue
+            total, found = more, found + session.request(task)
+    return found
+
+
+def _one(session: working.Session, task: jobs.Task, amounts: resources.Vector) -> jobs.Task:
+    """Return one pod that requests these amounts in all."""
+    request = dict(zip(session.space.names, amounts.tolist(), strict=True))
+    return jobs.Task(
+        uid=jobs.TaskId(""),
+        namespace=task.namespace,
+        name=task.name,
+        job=task.job,
+        pod_class=jobs.PodClass(request=request),
+        status=jobs.TaskStatus.PENDING,
+        created=task.created,
+    )
