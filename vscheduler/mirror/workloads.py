@@ -19,10 +19,17 @@ RAY_KIND = "ray.io/originated-from-crd"
 RAY_NAME = "ray.io/originated-from-cr-name"
 """Labels by KubeRay: the RayJob or RayService that a RayCluster was created for."""
 
+OUTER_OWNERS = {
+    "jobset.sigs.k8s.io/jobset-name": "jobset",
+    "leaderworkerset.sigs.k8s.io/name": "leaderworkerset",
+}
+"""By label of pods whose value is its name, the kind of the owner's owner."""
+
 POD_GROUP = "podgroup"
 VOLCANO_JOB = "vcjob"
 
 ALIASES = {
+    "lws": "leaderworkerset",
     "cj": "cronjob",
     "deploy": "deployment",
     "ds": "daemonset",
@@ -73,7 +80,7 @@ def is_final(owner_kind: str, labels: Mapping[str, str]) -> bool:
     `labels` are those of a pod.
     """
     inner = owner_kind in {"Pod", "ReplicaSet"} or bool(labels.get(RAY_KIND))
-    return not inner
+    return not inner and not any(map(labels.get, OUTER_OWNERS))
 
 
 def group_of(pod: Object) -> str:
@@ -89,6 +96,7 @@ def of_pod(pod: Object) -> list[Workload]:
     found = []
     if labels.get(RAY_KIND) and labels.get(RAY_NAME):
         found.append(Workload(str(labels[RAY_KIND]).lower(), str(labels[RAY_NAME])))
+    found += [Workload(kind, labels[key]) for key, kind in OUTER_OWNERS.items() if labels.get(key)]
     owner = _owner(metadata)
     if owner is not None:
         ending = f"-{labels.get(TEMPLATE_HASH, '')}"

@@ -102,3 +102,28 @@ def test_a_name_with_a_slip_is_guessed() -> None:
     assert workloads.similar(workloads.parse("trian"), names) == ["job/train"]
     assert workloads.similar(workloads.parse("job/trayn"), names) == ["job/train"]
     assert workloads.similar(workloads.parse("job/other"), names) == []
+
+
+@pytest.mark.parametrize(
+    ("label", "kind", "owner"),
+    [
+        ("jobset.sigs.k8s.io/jobset-name", "jobset", "Job"),
+        ("leaderworkerset.sigs.k8s.io/name", "leaderworkerset", "Pod"),
+    ],
+)
+def test_the_owner_of_the_owner_is_known_by_a_label(label: str, kind: str, owner: str) -> None:
+    """JobSet and LeaderWorkerSet: users know neither their Jobs nor their StatefulSets."""
+    member = pod("serve-0-1")
+    reference = {"apiVersion": "v1", "kind": owner, "name": "serve-0", "controller": True}
+    member["metadata"] |= {"labels": {label: "serve"}, "ownerReferences": [reference]}
+    found = workloads.of_group(
+        group({"apiVersion": "v1", "kind": owner, "name": "serve-0"}), [member]
+    )
+    assert found[0] == Workload(kind, "serve")
+    assert workloads.matches(workloads.parse(f"{kind}/serve"), found)
+    assert not workloads.is_final(owner, {label: "serve"})
+
+
+def test_the_short_name_of_a_leader_worker_set() -> None:
+    """As kubectl has it."""
+    assert workloads.parse("lws/serve") == Workload("leaderworkerset", "serve")

@@ -70,7 +70,9 @@ def _reason(job: job_figures.Job) -> str:
     if not job.scheduler:
         return (
             "No scheduler has said anything about it, and no pod of it names one: create its pods "
-            "with spec.schedulerName."
+            "with spec.schedulerName. If its owner creates them only once it is admitted, as a "
+            "Volcano Job does, set the annotation scheduling.volcano.sh/scheduler-name on the "
+            "PodGroup, or start vscheduler with --claim-unowned-podgroups."
         )
     return (
         f"No scheduler has said anything about it yet. Its scheduler is {job.scheduler}: does "
