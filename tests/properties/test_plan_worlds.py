@@ -9,11 +9,11 @@ EVICTIONS = 2
 """So many for each world at least, on average: a judge with nothing to judge finds nothing."""
 
 
-def judged(seeds: range, actions: str) -> None:
+def judged(seeds: range, actions: str, *, restarts: bool = False) -> None:
     """Each job that pods are evicted for starts, and evictions come to rest."""
     evictions = 0
     for seed in seeds:
-        history = plan_worlds.lived(seed, actions)
+        history = plan_worlds.lived(seed, actions, restarts=restarts)
         assert history.rests, f"seed {seed}\n{history.picture}"
         assert history.in_vain() == [], f"seed {seed}\n{history.picture}"
         evictions += history.evictions
@@ -24,6 +24,12 @@ def judged(seeds: range, actions: str) -> None:
 def test_whoever_pods_are_evicted_for_starts(actions: str) -> None:
     """Whatever the pods ask of each other."""
     judged(range(SEEDS), actions)
+
+
+@pytest.mark.parametrize(("first", "actions"), list(enumerate(plan_worlds.TREES)))
+def test_a_new_process_goes_on_with_plans(first: int, actions: str) -> None:
+    """Each fifth cycle knows of the ones before only what pods show."""
+    judged(range(first, 60, len(plan_worlds.TREES)), actions, restarts=True)
 
 
 @pytest.mark.at_length

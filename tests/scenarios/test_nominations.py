@@ -50,3 +50,31 @@ def test_the_older_promise_is_kept_first() -> None:
     )
     assert [bind.task.name for bind in result.binds] == ["old-0"]
     assert result.carried.nominations == {"new-00000": "n1"}
+
+
+def test_a_new_process_evicts_nobody_else_for_a_job_that_waits_for_its_victims() -> None:
+    """The job in front is older, and nothing may be evicted for it: it would take the place."""
+    picture = """
+        node  n1 cpu=2   node n2 cpu=2
+        queue rich weight=1   queue poor weight=1000
+        job   rich/going min=2 ~n1*2
+        job   rich/stays min=2 n2*2
+        job   poor/front min=2 age=99 preempts=Never -*2
+        job   poor/needy min=2 age=9 nominated=n1 -*2
+        """
+    tree = {**TREE, "actions": "allocate, reclaim"}
+    result = running.run(pictures.documents(picture), tree)
+    assert result.evicts == ()
+    assert result.carried.nominations == {"needy-00000": "n1", "needy-00001": "n1"}
+
+
+def test_a_node_that_was_nominated_before_a_restart_is_given_up_if_others_have_it() -> None:
+    """The job may start elsewhere at once."""
+    picture = """
+        node  n1 cpu=1   node n2 cpu=1
+        queue q
+        job   q/other n1
+        job   q/needy nominated=n1 -
+        """
+    result = running.run(pictures.documents(picture), TREE)
+    assert [(bind.task.name, bind.node) for bind in result.binds] == [("needy-0", "n2")]

@@ -114,7 +114,7 @@ def _run(
     faults: tuple[decisions.Fault, ...],
     small: int | None = None,
 ) -> decisions.CycleResult:
-    taken = claim_attempts.with_nominations(taken)
+    taken = nominations.restored(taken)
     opened = open_session(taken, configured, guarded=guarded, budget=budget, small=small)
     if any(fault.hook in DECIDING_ON_VICTIMS for fault in faults):
         opened.dispatch.evictions_off = True

@@ -1,15 +1,46 @@
 """Nominations: resources freed by evictions are reserved until the job starts or gives up."""
 
+import dataclasses
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
+from msgspec.structs import replace
+
 from vscheduler.core.model import jobs
+from vscheduler.core.model.snapshot import Snapshot
 from vscheduler.core.preemption import standing_plans
-from vscheduler.core.session import job_state, ordering, reasons
+from vscheduler.core.session import claim_attempts, job_state, ordering, reasons
 from vscheduler.core.session import session as working
 
 TASK_COST = 20
 """Approximate microseconds for one nominated task."""
+
+
+def restored(snapshot: Snapshot) -> Snapshot:
+    """Return the first snapshot of a process with the nominations that the last one has made.
+
+    Otherwise, jobs in front could take the nodes for which volumes are provisioned or pods are
+    evicted, and further pods would be evicted for the same jobs. The nodes are those of claims, and
+    else status.nominatedNodeName. Which nominations are older isn't known: older jobs come first.
+    """
+    if snapshot.carried.seen is not None:
+        return snapshot
+    nodes: dict[str, str] = {}
+    for claim, request in claim_attempts.requested(snapshot.storage):
+        if request.volume is not None or claim.selected_node:
+            nodes[claim.key] = request.node
+    found: dict[jobs.TaskId, str] = {}
+    for job in sorted(snapshot.jobs, key=lambda job: (job.created, job.id)):
+        for task in () if job.fully_scheduled else job.tasks:
+            if task.status is jobs.TaskStatus.PENDING:
+                of_claims = (nodes[key] for key in claim_attempts.keys(task) if key in nodes)
+                node = next(of_claims, task.nominated_node)
+                if node:
+                    found[task.uid] = node
+    if not found:
+        return snapshot
+    nominations = {**found, **snapshot.carried.nominations}
+    return replace(snapshot, carried=dataclasses.replace(snapshot.carried, nominations=nominations))
 
 
 def keep(session: working.Session) -> None:

@@ -10,7 +10,6 @@ What is asked for is noted on the claim, or on the chosen volume (`storage.Selec
 instance therefore goes on with the attempts, and their time continues.
 """
 
-import dataclasses
 from collections.abc import Iterator, Mapping
 
 from msgspec.structs import replace
@@ -194,38 +193,6 @@ class ClaimAttempts:
             for key, attempt in found.items()
         }
         return {key: kept[key] for key in sorted(kept) if key in waiting or kept[key].failures}
-
-
-def with_nominations(taken: snapshot.Snapshot) -> snapshot.Snapshot:
-    """Return the first snapshot of a process with the nodes of pods that wait for their claims.
-
-    Otherwise, jobs in front could take the nodes for which volumes are being provisioned. The nodes
-    are those of the claims, and for the other pods of these jobs status.nominatedNodeName.
-    """
-    if taken.carried.seen is not None or not any(map(_waits_for_claims, taken.jobs)):
-        return taken
-    nodes: dict[str, str] = {}
-    for claim, request in requested(taken.storage):
-        if request.volume is not None or claim.selected_node:
-            nodes[claim.key] = request.node
-    found: dict[jobs.TaskId, str] = {}
-    for job in taken.jobs:
-        if _waits_for_claims(job):
-            for task in job.tasks:
-                node = next((nodes[key] for key in keys(task) if key in nodes), "")
-                node = node or task.nominated_node or ""
-                if node and task.status is jobs.TaskStatus.PENDING:
-                    found[task.uid] = node
-    nominations = {**found, **taken.carried.nominations}
-    return replace(taken, carried=dataclasses.replace(taken.carried, nominations=nominations))
-
-
-def _waits_for_claims(job: jobs.Job) -> bool:
-    """Whether any waiting pod of the job uses a claim."""
-    return any(
-        waiting and any(isinstance(each, constraints.ClaimUse) for each in pod.constraints.volumes)
-        for pod, (_, waiting) in job.classes.items()
-    )
 
 
 def _seconds(failures: int) -> int:

@@ -295,6 +295,8 @@ class Statement:
                     # The task waits with its gang, so it can't satisfy another pod's affinity yet.
                     self._cluster.hold_back(task, row)
                 decided.pipeline(task, names[row])
+                if task.uid in decided.nominations:  # it waits on, perhaps on another node
+                    decided.nominate(task, names[row])
         self._forget()
 
     def _forget(self) -> None:
