@@ -1,4 +1,5 @@
-from tests.scenarios.deciding import bind, decide
+from tests import pictures, running
+from tests.scenarios.deciding import bind, decide, evict, pipeline
 
 
 def test_the_more_important_job_comes_first() -> None:
@@ -13,14 +14,45 @@ def test_the_more_important_job_comes_first() -> None:
 
 
 def test_the_more_important_pod_of_a_job_comes_first() -> None:
-    """A pod's own priority orders the pods of its job, and nothing else."""
+    """A pod's own priority orders the pods of its job; jobs of a class are ordered by that."""
     picture = """
         node  n1 cpu=2
         queue q
-        job   q/a min=2 - -^7 -^9
-        job   q/b       -^99
+        job   q/a priority=5 min=2 - -^7 -^9
+        job   q/b priority=5       -^99
         """
     assert decide(picture, "allocate") == [bind("a-1", "n1"), bind("a-2", "n1")]
+
+
+def test_without_a_class_of_its_own_a_job_is_as_important_as_its_pods() -> None:
+    """It comes first, and preempts; with pods of several priorities it has the lowest of them."""
+    picture = """
+        node  n1 cpu=2
+        queue q
+        job   q/a age=60  n1*2
+        job   q/b         -^9
+        """
+    assert decide(picture, "allocate, preempt") == [
+        evict("a-1", "n1", for_="b"),
+        pipeline("b-0", "n1"),
+    ]
+    lowest = picture.replace("-^9", "-^9 -")
+    assert decide(lowest, "allocate, preempt", "priority gang | predicates") == []
+
+
+def test_in_volcanos_way_priorities_of_pods_mean_nothing_between_jobs() -> None:
+    """A job without a class has the priority of the default class, whatever its pods say."""
+    picture = """
+        node  n1 cpu=1
+        queue q
+        job   q/a age=60 -
+        job   q/b        -^9
+        """
+    tree = {"actions": "allocate", "tiers": running.tiers(running.STANDARD)}
+    documents = pictures.documents(picture)
+    assert [each.task.name for each in running.run(documents, tree).binds] == ["b-0"]
+    volcano = {**tree, "compatibility": "volcano"}
+    assert [each.task.name for each in running.run(documents, volcano).binds] == ["a-0"]
 
 
 def test_priority_ends_at_the_queue() -> None:

@@ -159,7 +159,10 @@ def test_a_job_waits_for_its_queue_in_the_snapshot() -> None:
 def test_priority_comes_from_the_class(
     classes: list[tuple[str, int, bool]], named: str, priority: int, late: bool
 ) -> None:
-    """The class that is named, else the lowest default one, else 0; whichever came first."""
+    """The class that is named, else the lowest default one, else 0; whichever came first.
+
+    Without a class, a pod's own priority decides; this is what Volcano's jobs have then.
+    """
     documents = [
         manifests.priority_class(name, value, default=default) for name, value, default in classes
     ]
@@ -171,10 +174,25 @@ def test_priority_comes_from_the_class(
     seen.snapshot(0.0)
     for document in documents if late else group:
         seen.apply(manifests.event_of(document))
-    assert manifests.job_of(seen, "g").priority == priority
+    assert manifests.job_of(seen, "g").class_priority == priority
+    assert manifests.job_of(seen, "g").priority == (priority if named else 77)
     for document in documents:
         seen.apply(manifests.removal_of(document))
-    assert manifests.job_of(seen, "g").priority == 0
+    assert manifests.job_of(seen, "g").class_priority == 0
+    assert manifests.job_of(seen, "g").priority == (0 if named else 77)
+
+
+def test_without_a_class_the_lowest_priority_of_its_pods_counts() -> None:
+    """A pod without class and priority has that of the default class."""
+    documents = [
+        manifests.priority_class("usual", 5, default=True),
+        manifests.group("g", {}),
+        manifests.pod("p", group="g", spec={"priority": 77}),
+    ]
+    seen = manifests.mirror(*documents)
+    assert manifests.job_of(seen, "g").priority == 77
+    seen.apply(manifests.event_of(manifests.pod("q", group="g")))
+    assert manifests.job_of(seen, "g").priority == 5
 
 
 def test_priorities_can_be_switched_off() -> None:

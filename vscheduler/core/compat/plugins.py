@@ -31,7 +31,14 @@ from vscheduler.core.plugins import (
 
 
 class VolcanoPriority(priority.Priority):
-    """Refuses preemption between jobs of equal priority, where the default plugin abstains."""
+    """Refuses preemption between jobs of equal priority, where the default plugin abstains.
+
+    Priorities of pods don't count for jobs.
+    """
+
+    def _rank(self, job: jobs.Job) -> int:
+        """Return the priority of the PodGroup's PriorityClass (Volcano: setPriorityClass)."""
+        return job.class_priority
 
     def preemptable(
         self, claimant: jobs.Task, candidates: Sequence[jobs.Task]

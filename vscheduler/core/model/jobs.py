@@ -257,6 +257,10 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """The field that requires the pods, or a sub-group's pods, to be close to each other in the
     network. Empty: none."""
     priority: int = 0
+    """The value of the PodGroup's PriorityClass. Without one, the lowest priority of its pods."""
+    class_priority: int = 0
+    """The value of the PodGroup's PriorityClass. Without one, that of the default PriorityClass.
+    Volcano's priority of a job."""
     state: GroupState = GroupState()
     tasks: tuple[Task, ...] = ()
     """Sorted by UID."""

@@ -22,8 +22,12 @@ class Priority(contracts.Plugin):
         self._session = session
 
     def job_key(self, state: views.JobState) -> contracts.Key:
-        """Return the priority of the PodGroup's PriorityClass. Priorities of pods don't count."""
-        return -state.job.priority
+        """Return the priority of the job."""
+        return -self._rank(state.job)
+
+    def _rank(self, job: jobs.Job) -> int:
+        """Return the priority of the PodGroup's PriorityClass; without one, that of its pods."""
+        return job.priority
 
     def job_starving(self, state: views.JobState) -> bool:
         """Whether any pod has no place (Volcano: priority jobStarvingFn)."""
@@ -51,7 +55,7 @@ class Priority(contracts.Plugin):
         if claimant.job == task.job:
             return claimant.priority - task.priority
         jobs_known = self._session.job_states
-        return jobs_known[claimant.job].job.priority - jobs_known[task.job].job.priority
+        return self._rank(jobs_known[claimant.job].job) - self._rank(jobs_known[task.job].job)
 
     def task_key(self, task: jobs.Task) -> contracts.Key:
         """Return the pod's own priority."""

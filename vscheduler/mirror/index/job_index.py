@@ -188,7 +188,9 @@ class JobIndex:
         tallied: dict[str, Any] = jobs.tally(tasks)
         if len(tasks) < len(members):
             tallied["rejections"] = _rejections(members)
-        return replace(group.job, priority=self._priority(group), **tallied)
+        of_class = self._priority(group)
+        priority = of_class if group.priority_class else self._priority_of_pods(tasks, of_class)
+        return replace(group.job, priority=priority, class_priority=of_class, **tallied)
 
     def _lacks_pods(self, key: jobs.JobId) -> bool:
         group, members = self._groups.get(key), self.members(key)
@@ -221,6 +223,21 @@ class JobIndex:
             return 0
         found = self._priorities.get(group.priority_class)
         return self._default_priority if found is None else found.value
+
+    def _priority_of_pods(self, tasks: Collection[jobs.Task], default: int) -> int:
+        """Return the lowest spec.priority of the pods, for a PodGroup without a PriorityClass.
+
+        `default` counts for pods without class and priority, and without pods.
+        """
+        if not self._use_priorities:
+            return 0
+        return min(
+            (
+                task.pod_priority if task.priority_class or task.pod_priority else default
+                for task in tasks
+            ),
+            default=default,
+        )
 
 
 def _rejections(members: Collection[pods.Pod]) -> tuple[jobs.InvalidPod, ...]:
