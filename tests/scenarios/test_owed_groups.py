@@ -3,13 +3,14 @@ from collections.abc import Sequence
 import pytest
 
 from tests import pictures, running
-from tests.scenarios.admitting import CLUSTER_FULL, cycles, phases, reasons
+from tests.scenarios.admitting import CLUSTER_FULL, QUEUE_FULL, cycles, phases, reasons
 from vscheduler.core import compat, cycle
 from vscheduler.core.actions import ACTIONS
 from vscheduler.core.api import contracts
 from vscheduler.core.config import policy
 from vscheduler.core.model import jobs, queues
 from vscheduler.core.plugins import overcommit
+from vscheduler.mirror.wording import sentence
 
 OWED = """
     node  n1 cpu=10
@@ -60,6 +61,13 @@ class Sated(contracts.Plugin):
         del queue, tasks
         return True
 
+    def reclaimable(
+        self, claimant: jobs.Task, candidates: Sequence[jobs.Task]
+    ) -> Sequence[jobs.Task]:
+        """All."""
+        del claimant
+        return candidates
+
     def overused(self, queue: queues.Queue) -> bool:
         """Enough, where it may say so."""
         del queue
@@ -78,6 +86,96 @@ def test_a_queue_that_has_had_enough_is_owed_nothing(sated: bool) -> None:
         compat.VOLCANO,
     )
     assert parsed.policy is not None
-    picture = "node n1 cpu=1 queue q job q/a phase=Pending minresources=cpu:4 -"
+    picture = """
+        node  n1 cpu=4
+        queue o             queue q
+        job   o/o n1*4      job   q/a phase=Pending min=4 minresources=cpu:4 -*4
+        """
     result = cycle.run_cycle(running.snapshot_of(pictures.documents(picture)), parsed.policy)
-    assert phases(result) == {"a": "Pending" if sated else "Inqueue"}
+    assert phases(result)["a"] == ("Pending" if sated else "Inqueue")
+
+
+FULL = """
+    node  n1 cpu=4
+    queue q {limit}
+    job   q/lo phase=Running min=1 minresources=cpu:4 priority=10 n1*4
+    job   q/hi phase=Pending priority={priority} minresources=cpu:2 min=2 {pods}
+    """
+PLUGINS = {
+    "overcommit": ("priority gang | overcommit drf predicates proportion", ""),
+    "proportion": ("priority gang | drf predicates proportion", "capability=cpu:4"),
+    "capacity": ("priority gang | drf predicates capacity", "capability=cpu:4"),
+}
+
+
+@pytest.mark.parametrize(("tiers", "limit"), PLUGINS.values(), ids=PLUGINS)
+@pytest.mark.parametrize("pods", ["", "-*2"])
+def test_who_may_preempt_is_admitted_where_all_is_taken(tiers: str, limit: str, pods: str) -> None:
+    """Less important pods of its queue could go, whether its own pods exist by now or not."""
+    picture = FULL.format(limit=limit, priority=1000, pods=pods)
+    results = cycles(picture, 4, actions="enqueue, allocate, preempt", tiers=running.tiers(tiers))
+    assert phases(results[0])["hi"] == "Inqueue"
+    assert sum(len(each.evicts) for each in results) == (2 if pods else 0)
+    assert {bind.task.name for each in results for bind in each.binds} == (
+        {"hi-0", "hi-1"} if pods else set()
+    )
+
+
+@pytest.mark.parametrize(("tiers", "limit"), PLUGINS.values(), ids=PLUGINS)
+@pytest.mark.parametrize(("priority", "actions"), [(1, "preempt"), (1000, "backfill")])
+def test_who_may_not_is_not(tiers: str, limit: str, priority: int, actions: str) -> None:
+    """Of lower priority, or with no action that evicts, it waits, and nothing is evicted."""
+    picture = FULL.format(limit=limit, priority=priority, pods="-*2")
+    results = cycles(
+        picture, 3, actions=f"enqueue, allocate, {actions}", tiers=running.tiers(tiers)
+    )
+    assert reasons(results[-1])["hi"] in (CLUSTER_FULL, QUEUE_FULL)
+    assert not any(each.evicts for each in results)
+
+
+def test_a_leaf_gets_its_quota_back_below_a_full_parent() -> None:
+    """The sibling's job has minResources, so that the parent is full of what it must have."""
+    picture = """
+        node  n1 cpu=8
+        queue root
+        queue org parent=root capability=cpu:4 deserved=cpu:4
+        queue a1 parent=org deserved=cpu:2    queue a2 parent=org deserved=cpu:2
+        job   a1/r phase=Running min=1 minresources=cpu:4 n1*4
+        job   a2/w phase=Pending min=2 minresources=cpu:2 -*2
+        """
+    tiers = running.tiers("priority gang | drf predicates capacity:enableHierarchy=true")
+    results = cycles(picture, 4, actions="enqueue, allocate, reclaim", tiers=tiers)
+    assert sum(len(each.evicts) for each in results) == 2
+    assert {bind.task.name for each in results for bind in each.binds} == {"w-0", "w-1"}
+
+
+def test_promises_to_less_important_groups_give_way() -> None:
+    """No node has room for five cpus more, and all that may be promised is promised to it."""
+    picture = """
+        node  n1 cpu=5   node n2 cpu=5
+        queue q
+        job   q/runs  phase=Running min=4 minresources=cpu:4 n1*2 n2*2
+        job   q/stuck phase=Inqueue minresources=cpu:5 min=1 cpu=5 age=9 -
+        job   q/next  phase=Pending minresources=cpu:2 min=1 cpu=2 priority={} -
+        """
+    (equal,) = cycles(picture.format(0))
+    assert phases(equal)["next"] == "Pending"
+    (above,) = cycles(picture.format(5))
+    assert {bind.task.name for bind in above.binds} == {"next-0"}
+
+
+def test_nothing_is_evicted_for_preemption_policy_never() -> None:
+    """It isn't admitted, either, and its reason says so."""
+    documents = pictures.documents(FULL.format(limit="", priority=1000, pods="-*2"))
+    for each in documents:
+        if each["kind"] == "Pod" and each["metadata"]["name"].startswith("hi"):
+            each["spec"]["preemptionPolicy"] = "Never"
+    tree = {
+        "actions": "enqueue, allocate, preempt",
+        "tiers": running.tiers(PLUGINS["overcommit"][0]),
+    }
+    result = running.decide(running.snapshot_of(documents), tree)
+    (reason,) = [each.reason for each in result.groups if each.job.endswith("hi")]
+    assert reason is not None
+    assert sentence(reason).endswith("; no pod is evicted for it, as its preemptionPolicy is Never")
+    assert not result.evicts

@@ -13,6 +13,8 @@ Code = decisions.ReasonCode
 
 MORE_NODES = "ask for less, or add nodes"
 
+NEVER_PREEMPTS = "no pod is evicted for it, as its preemptionPolicy is Never"
+
 
 def sentence(reason: decisions.Reason) -> str:
     """Return why the job, or the rest of the job, isn't placed, and how to help."""
@@ -202,19 +204,19 @@ def _queue_full(reason: decisions.Reason) -> str:
             f"{_asks(never)}"
         )
     has = gang_wording.shortages(reason, "it may have")
-    return f"not admitted: queue {owner} has, or was promised, {has}; {_asks(reason.shortages)}"
+    return f"not admitted: queue {owner} has, or was promised, {has}; {_request(reason)}"
 
 
 def _quota_full(reason: decisions.Reason) -> str:
     has = gang_wording.shortages(reason, "it allows")
     return (
         f"not admitted: ResourceQuota {reason.subject} counts, with what was promised, {has}; "
-        f"{_asks(reason.shortages)}"
+        f"{_request(reason)}"
     )
 
 
 def _cluster_full(reason: decisions.Reason) -> str:
-    asks = _asks(reason.shortages)
+    asks = _request(reason)
     if reason.subject:
         has = gang_wording.shortages(reason, "it may have")
         if any(each.keepers for each in reason.shortages):
@@ -236,6 +238,12 @@ def _cluster_full(reason: decisions.Reason) -> str:
         f"not admitted: of the {limits} that the cluster may promise beside what runs, "
         f"{phrases.listed(left)} {'is' if len(left) == 1 else 'are'} left; {asks}"
     )
+
+
+def _request(reason: decisions.Reason) -> str:
+    """Return what the job asks for of what is short, and why nothing is evicted for it."""
+    asks = _asks(reason.shortages)
+    return f"{asks}; {NEVER_PREEMPTS}" if reason.never_preempts else asks
 
 
 def _asks(shortages: Sequence[decisions.Shortage]) -> str:
@@ -332,7 +340,7 @@ def _no_room(reason: decisions.Reason) -> str:
     else:
         parts = [f"needs {phrases.pods(reason.minimum)}", *gang_wording.shown(reason.proof)]
     if reason.never_preempts:
-        parts.append("no pod is evicted for it, as its preemptionPolicy is Never")
+        parts.append(NEVER_PREEMPTS)
     refusals = refusal_wording.counted(reason.refusals)
     nodes = "node is" if reason.nodes == 1 else "nodes are"
     parts.append(f"0/{reason.nodes} {nodes} available" + (f": {refusals}" if refusals else ""))

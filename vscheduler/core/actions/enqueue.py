@@ -11,11 +11,13 @@ from collections.abc import Mapping
 from typing import ClassVar, TypeAlias
 
 import numpy as np
+from msgspec.structs import replace
 
 from vscheduler.core.api import contracts
 from vscheduler.core.fair_share import inqueue_resources
 from vscheduler.core.model import decisions, durations, jobs, queues
 from vscheduler.core.placement import feasibility
+from vscheduler.core.preemption import relief
 from vscheduler.core.session import carried, job_state, ordering, reasons
 from vscheduler.core.session import session as working
 
@@ -87,6 +89,7 @@ class Enqueue(contracts.Action[working.Session]):
         node is ready, groups stay admitted, since no group could use the resources.
         """
         self._feasible = self.feasibility_check(session)
+        self._relief = relief.Relief(session)
         self._unschedulable: list[tuple[job_state.JobState, carried.Obstacle]] = []
         pending: tuple[list[job_state.JobState], list[job_state.JobState]] = ([], [])
         nodes_ready = bool(np.logical_or.reduce(session.layout.ready))
@@ -145,7 +148,7 @@ class Enqueue(contracts.Action[working.Session]):
         barred_by = reasons.barred(session, state)
         if barred_by is not None:
             return barred_by
-        refusal = self._refusal(session, session.queues[state.job.queue], state)
+        refusal = self._refusal(session, state)
         if refusal is None or refusal.code in MOMENTARY:
             return self._feasible.reason(state, obstacle)
         return self._refused(session, state, refusal)
@@ -185,19 +188,17 @@ class Enqueue(contracts.Action[working.Session]):
             if line:
                 state = line.leave()
                 session.work_budget.charge(state.job.namespace)
-                self._decide(session, queue, state)
+                self._decide(session, state)
                 session.work_budget.charge()
             if line:
                 waiting.join(ordering.queue_key(session.dispatch, queue), queue)
 
-    def _decide(
-        self, session: working.Session, queue: queues.Queue, state: job_state.JobState
-    ) -> None:
+    def _decide(self, session: working.Session, state: job_state.JobState) -> None:
         barred_by = reasons.barred(session, state)
         if barred_by is not None:
             session.reasons.note(state.job.id, barred_by)
             return
-        refusal = self._refusal(session, queue, state)
+        refusal = self._refusal(session, state)
         if refusal is None:
             self._admit(session, state)
         else:
@@ -205,6 +206,7 @@ class Enqueue(contracts.Action[working.Session]):
 
     def _admit(self, session: working.Session, state: job_state.JobState) -> None:
         session.dispatch.every("job_enqueued", state)
+        self._relief.admitted(state)
         state.phase = jobs.Phase.INQUEUE
         uid, now = state.job.uid, session.snapshot.now
         again = state.job.state.phase is jobs.Phase.INQUEUE  # excessive, and admitted all the same
@@ -267,16 +269,22 @@ class Enqueue(contracts.Action[working.Session]):
             session.wake(since + self.seconds(TIMEOUT))
 
     def _refusal(
-        self, session: working.Session, queue: queues.Queue, state: job_state.JobState
+        self, session: working.Session, state: job_state.JobState
     ) -> decisions.AdmissionFailure | None:
-        """Return why the group isn't admitted; None to admit the group. If the cluster is full but
-        the queue may reclaim resources, the group is admitted.
+        """Return why the group isn't admitted; None to admit the group. What could be released for
+        the group is no reason.
         """
-        found = refusal(session, state)
-        if found is None or not _is_cluster_full(found):
-            return found
-        limit = session.dispatch.refusal("job_enqueueable", state, forgive=_would_evictions_help)
-        return None if limit is None and _may_reclaim(session, queue, state) else found
+        found: list[decisions.AdmissionFailure] = []
+
+        def note(failure: decisions.AdmissionFailure) -> bool:
+            if not self._relief.covers(state, failure):
+                found.append(failure)
+            return True
+
+        session.dispatch.refusal("job_enqueueable", state, forgive=note)
+        return next((each for each in found if not _is_cluster_full(each)), None) or next(
+            iter(found), None
+        )
 
     def _refused(
         self,
@@ -292,7 +300,10 @@ class Enqueue(contracts.Action[working.Session]):
             beyond = feasibility.beyond(session, state)
             if beyond:
                 return reasons.of(state, decisions.ReasonCode.NEVER_FITS, shortages=beyond)
-        return reason_of(state, refusal)
+        reason = reason_of(state, refusal)
+        if self._relief.is_waived(state, refusal):
+            return replace(reason, never_preempts=True)
+        return reason
 
 
 def refusal(
@@ -337,31 +348,3 @@ def _most_to_promise(session: working.Session, queue: queues.Queue) -> Mapping[s
 def _is_cluster_full(refusal: decisions.AdmissionFailure) -> bool:
     """Whether more nodes would help."""
     return refusal.code is decisions.ReasonCode.CLUSTER_FULL
-
-
-def _would_evictions_help(refusal: decisions.AdmissionFailure) -> bool:
-    """Whether evictions would help, as no queue would exceed its limit in this cluster."""
-    return _is_cluster_full(refusal) and not refusal.subject
-
-
-def _may_reclaim(session: working.Session, queue: queues.Queue, state: job_state.JobState) -> bool:
-    """Whether the group's queue may reclaim the resources that the cluster no longer has free.
-
-    Plugins are asked about a single pod with the minimum request of the whole group, since pods may
-    not exist yet.
-    """
-    if not (session.runs("reclaim") and session.dispatch.asks("preemptive")):
-        return False
-    if session.dispatch.any_says("overused", queue):
-        return False
-    job = state.job
-    whole = jobs.Task(
-        uid=jobs.TaskId(""),
-        namespace=job.namespace,
-        name=job.name,
-        job=job.id,
-        pod_class=jobs.PodClass(request=inqueue_resources.outstanding(state)),
-        status=jobs.TaskStatus.PENDING,
-        created=job.created,
-    )
-    return session.dispatch.all_agree("preemptive", queue, [whole])

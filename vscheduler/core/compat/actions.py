@@ -88,12 +88,11 @@ class VolcanoEnqueue(enqueue.Enqueue):
         """Do nothing: no timeout exists."""
 
     def _refusal(
-        self, session: working.Session, queue: queues.Queue, state: job_state.JobState
+        self, session: working.Session, state: job_state.JobState
     ) -> decisions.AdmissionFailure | None:
         """Return why the group isn't admitted. A group without minResources is admitted without
         asking any plugin, even into a closed queue.
         """
-        del queue
         return None if state.job.min_resources is None else enqueue.refusal(session, state)
 
     def _refused(

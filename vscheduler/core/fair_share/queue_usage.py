@@ -269,6 +269,30 @@ class QueueUsageTree:
             )
         )
 
+    def excesses(
+        self, usage: QueueUsage, amounts: resources.ResourceMap
+    ) -> tuple[decisions.LimitExcess, ...]:
+        """Return what the queue and its ancestors would have above their limits."""
+        found = []
+        for name, amount in sorted(amounts.items()):
+            column = self._session.space.columns.get(name)
+            for each in usage.line if amount else ():
+                has, limit = self._committed(each, name, ceiling=False)
+                if has + amount <= limit:
+                    continue
+                promised, elastic = 0, 0
+                if column is not None:
+                    promised, elastic = each.inqueue[column], each.elastic[column]
+                found.append(
+                    decisions.LimitExcess(
+                        queue=each.name,
+                        resource=name,
+                        amount=has + amount + elastic - limit,
+                        promised=promised,
+                    )
+                )
+        return tuple(found)
+
     def _committed(self, usage: QueueUsage, name: str, *, ceiling: bool) -> tuple[int, float]:
         """Return what the queue has committed of a resource, and the limit.
 

@@ -165,6 +165,18 @@ class QueueLimit(msgspec.Struct, frozen=True, kw_only=True):
     """The nodes (N,) whose pods count; None means wherever the pods are."""
 
 
+class LimitExcess(msgspec.Struct, frozen=True, kw_only=True):
+    """By how much a group would exceed a limit of admission."""
+
+    queue: str
+    """The queue whose pods, and those of all queues below, count; empty: all pods."""
+    resource: str
+    amount: float
+    """How much must be given up. What jobs have above their minimum counts as theirs."""
+    promised: float
+    """How much of what counts was promised to admitted groups that don't have it yet."""
+
+
 class AdmissionFailure(msgspec.Struct, frozen=True, kw_only=True):
     """Why a PodGroup is not admitted: a plugin's vote against admission, with numbers."""
 
@@ -175,6 +187,8 @@ class AdmissionFailure(msgspec.Struct, frozen=True, kw_only=True):
     """The ResourceQuota or ancestor queue with the limit, or the error in a setting."""
     problem: queues.QueueProblem | None = None
     """Why the queue is excluded from scheduling."""
+    exceeded: tuple[LimitExcess, ...] = ()
+    """All limits that evictions could relieve the group of; empty: no eviction would help."""
 
 
 class RefusedBind(msgspec.Struct, frozen=True, kw_only=True):

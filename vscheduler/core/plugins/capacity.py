@@ -146,7 +146,12 @@ class Capacity(contracts.Plugin):
         owner, shortages = found
         full = self._is_full(usage, asked)
         code = decisions.ReasonCode.QUEUE_FULL if full else decisions.ReasonCode.CLUSTER_FULL
-        return decisions.AdmissionFailure(code=code, shortages=shortages, subject=owner.name)
+        return decisions.AdmissionFailure(
+            code=code,
+            shortages=shortages,
+            subject=owner.name,
+            exceeded=self._usage_tree.excesses(usage, asked),
+        )
 
     def job_enqueued(self, state: views.JobState) -> None:
         """Count the promise to the group, without gated pods."""

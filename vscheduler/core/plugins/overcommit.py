@@ -5,6 +5,7 @@ others end. Volcano counts all ready nodes, no matter who can use them. Here a g
 resources on nodes usable for the group's pods.
 """
 
+import itertools
 import math
 from collections import defaultdict
 from typing import ClassVar
@@ -51,12 +52,23 @@ class Overcommit(contracts.Plugin):
         self._count()
         asked = self._asked(state)
         pool = self._pool(state)
-        for nodes_of in dict.fromkeys((pool, pool | self._open)):
-            shortages = self._shortages(nodes_of, asked)
-            if shortages:
-                code = decisions.ReasonCode.CLUSTER_FULL
-                return decisions.AdmissionFailure(code=code, shortages=shortages)
-        return True
+        found = [self._shortages(each, asked) for each in dict.fromkeys((pool, pool | self._open))]
+        short = [shortages for shortages in found if shortages]
+        if not short:
+            return True
+        return decisions.AdmissionFailure(
+            code=decisions.ReasonCode.CLUSTER_FULL,
+            shortages=short[0],
+            exceeded=tuple(
+                decisions.LimitExcess(
+                    queue="",
+                    resource=each.resource,
+                    amount=each.allocated + each.requested - each.limit,
+                    promised=each.allocated,
+                )
+                for each in itertools.chain.from_iterable(short)
+            ),
+        )
 
     def job_enqueued(self, state: views.JobState) -> None:
         """Count the group's minResources as promised."""

@@ -299,14 +299,31 @@ class Proportion(contracts.Plugin):
                 )
         if not found:
             return True
-        if self._is_full(attributes, found):
-            return decisions.AdmissionFailure(
-                code=decisions.ReasonCode.QUEUE_FULL, shortages=tuple(found)
-            )
-        # More nodes would help: the queue is entitled to more than the cluster has.
-        code = decisions.ReasonCode.CLUSTER_FULL
-        beside = tuple(self._beside_guarantees(queue.name, each) for each in found)
-        return decisions.AdmissionFailure(code=code, shortages=beside, subject=queue.name)
+        # Unless it is full, more nodes would help: the queue may have more than the cluster has.
+        full, code = self._is_full(attributes, found), decisions.ReasonCode
+        beside = (self._beside_guarantees(queue.name, each) for each in found)
+        return decisions.AdmissionFailure(
+            code=code.QUEUE_FULL if full else code.CLUSTER_FULL,
+            shortages=tuple(found if full else beside),
+            subject="" if full else queue.name,
+            exceeded=tuple(self._excess(queue.name, attributes, each) for each in found),
+        )
+
+    def _excess(
+        self,
+        queue: str,
+        attributes: share_arithmetic.QueueAttributes,
+        shortage: decisions.Shortage,
+    ) -> decisions.LimitExcess:
+        """Return what the queue would have above its limit."""
+        column = self._session.space.columns[shortage.resource]
+        elastic = self._session.demands.elastic[queue][column]
+        return decisions.LimitExcess(
+            queue=queue,
+            resource=shortage.resource,
+            amount=shortage.allocated + shortage.requested + elastic - shortage.limit,
+            promised=attributes.inqueue[column] + elastic,
+        )
 
     def job_enqueued(self, state: views.JobState) -> None:
         """Count the group's minResources as promised."""

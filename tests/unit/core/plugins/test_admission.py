@@ -209,12 +209,18 @@ def test_a_queue_tells_its_own_limit_from_the_cluster_s() -> None:
             shortages=(
                 decisions.Shortage(resource="cpu", requested=4000, allocated=0, limit=3000),
             ),
+            exceeded=(
+                decisions.LimitExcess(queue="small", resource="cpu", amount=1000, promised=0),
+            ),
         ),
         decisions.AdmissionFailure(
             code=decisions.ReasonCode.CLUSTER_FULL,
             subject="wide",
             shortages=(
                 decisions.Shortage(resource="cpu", requested=50_000, allocated=0, limit=10_000),
+            ),
+            exceeded=(
+                decisions.LimitExcess(queue="wide", resource="cpu", amount=40_000, promised=0),
             ),
         ),
     ]

@@ -239,6 +239,7 @@ def test_what_groups_can_do_without_is_free_to_promise() -> None:
         code=decisions.ReasonCode.QUEUE_FULL,
         shortages=(decisions.Shortage(resource="cpu", requested=3, allocated=1, limit=3),),
         subject="q",
+        exceeded=(decisions.LimitExcess(queue="q", resource="cpu", amount=3, promised=0),),
     )
 
 

@@ -1,0 +1,358 @@
+"""Relief: whether what refuses a group's admission could be released for it.
+
+A limit of admission counts what runs and what was promised. Promises to groups of lower priority
+give way, and to a group that may reclaim, those to other queues. What runs gives way to the
+configured actions: `preempt` takes from the queue's jobs, `reclaim` from other queues. Which pods
+may go is asked of the same plugins as in these actions, with amounts added up for jobs that are
+alike, so that thousands of waiting groups cost few questions. The answer is about amounts only: on
+which nodes pods could go, the actions find out once the group is admitted.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from vscheduler.core.fair_share import inqueue_resources
+from vscheduler.core.model import computed, decisions, jobs, queues
+from vscheduler.core.preemption import victim_columns, victims
+from vscheduler.core.session import job_state
+from vscheduler.core.session import session as working
+
+GROUPS_MAX = 256
+"""With more kinds of jobs in a queue, jobs of equal priority count as alike."""
+
+ASK_COST = 10
+"""Approximate microseconds for one question about victims, without their number."""
+
+ASKED_MAX = 2000
+"""So many questions are asked in a cycle about jobs of the claimant's own priority."""
+
+Amounts = NDArray[np.float64]
+
+PREEMPT, RECLAIM = "preempt", "reclaim"
+
+
+class AlikeJobs(msgspec.Struct, eq=False):
+    """Jobs of one queue with equal pods and priorities."""
+
+    priority: int
+    first: Sequence[jobs.Task]
+    """The pods of the first job that may be evicted."""
+    every: list[jobs.Task]
+    """Those of all jobs."""
+
+
+class Evictable:
+    """The pods that one action may evict at all, by queue."""
+
+    def __init__(self, session: working.Session, limits: victims.Limits, hook: str) -> None:
+        """`hook` names the plugins' answers: `preemptable` or `reclaimable`."""
+        self._session, self._hook = session, hook
+        self.asked = 0
+        """How many questions were asked in this cycle."""
+        columns = victim_columns.VictimColumns(session, limits.oldest, by_resources=False)
+        leaving = columns.steady & columns.there
+        if limits.whole_gangs is victims.WholeGangs.NEVER:
+            leaving &= columns.spare
+        self._columns, self._leaving = columns, np.flatnonzero(leaving)
+        self._groups: dict[str, Sequence[AlikeJobs]] = {}
+
+    @computed.once
+    def _by_owner(self) -> Mapping[str, Mapping[int, Sequence[int]]]:
+        """The places of the pods, by queue and by job."""
+        found: defaultdict[str, defaultdict[int, list[int]]] = defaultdict(
+            lambda: defaultdict(list)
+        )
+        owners = self._columns.pods.owners[self._leaving].tolist()
+        names, numbers = self._columns.queue_names, self._columns.queues[self._leaving].tolist()
+        for place, owner, number in zip(self._leaving.tolist(), owners, numbers, strict=True):
+            found[names[number]][owner].append(place)
+        return found
+
+    def groups(self, queue: str) -> Sequence[AlikeJobs]:
+        """Return the queue's jobs that have such pods, alike ones together."""
+        found = self._groups.get(queue)
+        if found is None:
+            places = self._by_owner.get(queue, {})
+            found = self._alike(places, by_pods=True)
+            if len(found) > GROUPS_MAX:
+                found = self._alike(places, by_pods=False)
+            self._groups[queue] = found
+        return found
+
+    def _alike(self, places: Mapping[int, Sequence[int]], *, by_pods: bool) -> Sequence[AlikeJobs]:
+        pods = self._columns.pods
+        found: dict[object, AlikeJobs] = {}
+        for owner, mine in places.items():
+            job, tasks = pods.owner_jobs[owner], [pods.task(place) for place in mine]
+            classes = tuple(pods.class_numbers[list(mine)].tolist()) if by_pods else ()
+            key = (job.priority, job.namespace, classes)
+            if key in found:
+                found[key].every += tasks
+            else:
+                found[key] = AlikeJobs(job.priority, tasks, list(tasks))
+        return list(found.values())
+
+    def part_of(self, claimant: jobs.Task, group: AlikeJobs) -> Amounts:
+        """Return what the claimant may take of these jobs, (R,), by what it may take of one."""
+        part = len(self.legal(claimant, group.first)) / len(group.first)
+        return part * self.amounts(group.every) if part else self.amounts(())
+
+    def legal(self, claimant: jobs.Task, tasks: Sequence[jobs.Task]) -> Sequence[jobs.Task]:
+        """Return which of these pods of one queue the claimant may take together."""
+        self.asked += 1
+        self._session.spend("relief", ASK_COST + len(tasks))
+        dispatch = self._session.dispatch
+        left = dispatch.unprotected(self._hook, claimant, tasks)
+        return dispatch.entitled(self._hook, claimant, left) if left else ()
+
+    def amounts(self, tasks: Iterable[jobs.Task]) -> Amounts:
+        """Return what these pods hold together, (R,)."""
+        counted: defaultdict[jobs.PodClass, int] = defaultdict(int)
+        first: dict[jobs.PodClass, jobs.Task] = {}
+        for task in tasks:
+            counted[task.pod_class] += 1
+            first.setdefault(task.pod_class, task)
+        total = np.zeros(self._session.space.size)
+        for pod_class, count in counted.items():
+            total += count * self._session.counted(first[pod_class])
+        return total
+
+
+class Promises:
+    """What admitted groups were promised and don't have yet, by queue and priority."""
+
+    def __init__(self, session: working.Session) -> None:
+        self._columns, self._size = session.space.columns, session.space.size
+        self._rows: dict[tuple[str, int], list[float]] = {}
+        self._known: dict[object, float] = {}
+        for state in session.promised_jobs:
+            if inqueue_resources.holds(state):
+                self.add(state)
+
+    def add(self, state: job_state.JobState) -> None:
+        """Count the promise to a group."""
+        row = self._rows.setdefault((state.job.queue, state.job.priority), [0.0] * self._size)
+        for name, amount in inqueue_resources.outstanding(state).items():
+            if name in self._columns:
+                row[self._columns[name]] += amount
+        self._known.clear()
+
+    def giving_way(
+        self, job: jobs.Job, below: Collection[str], column: int, *, reclaims: bool
+    ) -> float:
+        """Return how much of a resource was promised in these queues to groups of lower priority,
+        and, for a job that may reclaim, to groups of other queues.
+        """
+        key = (job.queue, job.priority, id(below), column, reclaims)
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = sum(
+                row[column]
+                for (queue, priority), row in self._rows.items()
+                if queue in below and (priority < job.priority or (reclaims and queue != job.queue))
+            )
+        return found
+
+
+class Relief:
+    """What could be released in this cycle for groups that admission refuses."""
+
+    def __init__(self, session: working.Session) -> None:
+        self._session = session
+        self._limits = {
+            each.action.name: victims.Limits.of(each.action(each.arguments), session.snapshot.now)
+            for each in session.policy.actions
+            if each.action.name in (PREEMPT, RECLAIM)
+        }
+        self._below: dict[str, frozenset[str]] = {}
+        self._own: dict[object, Amounts] = {}
+        """By claimant's queue and priority: what may be taken of less important jobs there."""
+        self._equals: dict[object, Amounts] = {}
+        self._others: dict[object, Mapping[str, Amounts]] = {}
+        """By claimant's queue and resources: what may be taken of each other queue."""
+        self._verdicts: dict[object, bool] = {}
+        """Answers, until the next admission."""
+
+    def covers(self, state: job_state.JobState, refusal: decisions.AdmissionFailure) -> bool:
+        """Whether all that the group would exceed could be released for it."""
+        if not refusal.exceeded:
+            return False
+        key = (self._likeness(state), refusal.exceeded)
+        found = self._verdicts.get(key)
+        if found is None:
+            found = all(self._is_released(state, each) for each in refusal.exceeded)
+            self._verdicts[key] = found
+        return found
+
+    def is_waived(self, state: job_state.JobState, refusal: decisions.AdmissionFailure) -> bool:
+        """Whether preemptionPolicy Never alone keeps evictions from being considered."""
+        return bool(self._limits and refusal.exceeded) and self._never_preempts(state)
+
+    def admitted(self, state: job_state.JobState) -> None:
+        """Count the promise to a group that is admitted now."""
+        if state.job.min_resources is None:
+            return
+        if "_promises" in self.__dict__:
+            self._promises.add(state)
+        self._verdicts.clear()
+
+    def _likeness(self, state: job_state.JobState) -> object:
+        """Return a key that is equal for groups for which the same is released."""
+        job = state.job
+        return job.memo("relief", lambda: self._traits(state))
+
+    def _traits(self, state: job_state.JobState) -> object:
+        job = state.job
+        classes = tuple(job.classes.items())
+        asked = tuple(inqueue_resources.outstanding(state).items())
+        never = self._never_preempts(state)
+        return (job.queue, job.priority, job.min_member, state.ready_tasks, asked, classes, never)
+
+    def _is_released(self, state: job_state.JobState, excess: decisions.LimitExcess) -> bool:
+        column = self._session.space.columns.get(excess.resource)
+        if column is None:
+            return False
+        left = excess.amount
+        if excess.promised > 0:
+            below, reclaims = self._queues_below(excess.queue), self._may_reclaim(state)
+            given = self._promises.giving_way(state.job, below, column, reclaims=reclaims)
+            left -= min(excess.promised, given)
+        return left <= 0 or left <= self._evictable(state, excess.queue, column)
+
+    def _evictable(self, state: job_state.JobState, queue: str, column: int) -> float:
+        """Return how much of a resource evictions could release below the queue."""
+        if self._never_preempts(state) or self._is_refused(state):
+            return 0.0
+        below, found = self._queues_below(queue), 0.0
+        if PREEMPT in self._limits and state.job.queue in below:
+            found += float(self._preemptable(state)[column])
+        if self._may_reclaim(state):
+            lent = self._reclaimable(state)
+            found += sum(float(lent[name][column]) for name in lent.keys() & below)
+        return found
+
+    def _is_refused(self, state: job_state.JobState) -> bool:
+        return state.job.id in self._session.snapshot.carried.eviction_refused_jobs
+
+    def _preemptable(self, state: job_state.JobState) -> Amounts:
+        """Return what `preempt` may take of other jobs of the queue, (R,)."""
+        job, victims_ = state.job, self._evictables[PREEMPT]
+        key = (job.queue, job.priority)
+        groups = victims_.groups(job.queue)
+        if key not in self._own:
+            claimant = _claimant(state)
+            less = [each for each in groups if each.priority < job.priority]
+            parts = [victims_.part_of(claimant, each) for each in less]
+            self._own[key] = sum(parts, start=victims_.amounts(()))
+        found = self._own[key]
+        equals = [each for each in groups if each.priority == job.priority]
+        if not equals or victims_.asked > ASKED_MAX:
+            return found
+        request = (*key, tuple(inqueue_resources.outstanding(state).items()))
+        if request not in self._equals:
+            claimant = _claimant(state)
+            parts = [victims_.part_of(claimant, each) for each in equals]
+            self._equals[request] = sum(parts, start=found)
+        return self._equals[request]
+
+    def _may_reclaim(self, state: job_state.JobState) -> bool:
+        """Whether the group's queue deserves what the group asks for.
+
+        Plugins are asked about a single pod with the minimum request of the whole group, since pods
+        may not exist yet.
+        """
+        dispatch, queue = self._session.dispatch, self._session.queues[state.job.queue]
+        return (
+            RECLAIM in self._limits
+            and dispatch.asks("preemptive")
+            and not dispatch.any_says("overused", queue)
+            and dispatch.all_agree("preemptive", queue, [_claimant(state)])
+        )
+
+    def _reclaimable(self, state: job_state.JobState) -> Mapping[str, Amounts]:
+        """Return what `reclaim` may take of other queues, (R,) each."""
+        asked = inqueue_resources.outstanding(state)
+        key = (state.job.queue, tuple(sorted(name for name, amount in asked.items() if amount)))
+        found = self._others.get(key)
+        if found is None:
+            claimant, victims_ = _claimant(state), self._evictables[RECLAIM]
+            found = self._others[key] = {
+                each.name: self._taken(victims_, claimant, each.name)
+                for each in self._session.queues.values()
+                if each.reclaimable and each.name != state.job.queue
+            }
+        return found
+
+    @staticmethod
+    def _taken(evictable: Evictable, claimant: jobs.Task, queue: str) -> Amounts:
+        """Return what may be taken of a queue, (R,): all its pods that go are asked about at once,
+        for a queue gives no more than it has above its share.
+        """
+        some = [
+            task
+            for group in evictable.groups(queue)
+            if evictable.legal(claimant, group.first[:1])
+            for task in group.every
+        ]
+        return evictable.amounts(evictable.legal(claimant, some) if some else ())
+
+    def _queues_below(self, name: str) -> frozenset[str]:
+        """Return the queue and all below it; all queues for `root` and the whole cluster."""
+        found = self._below.get(name)
+        if found is None:
+            every = self._session.queues
+            if name in ("", queues.ROOT):
+                found = frozenset(every)
+            else:
+                found = frozenset((name, *queues.tree(every, {}).leaves(name)))
+            self._below[name] = found
+        return found
+
+    @staticmethod
+    def _never_preempts(state: job_state.JobState) -> bool:
+        """Whether all pods that wait have preemptionPolicy Never."""
+        waiting = [task for task in state.job.tasks if task.status is jobs.TaskStatus.PENDING]
+        return bool(waiting) and all(task.never_preempts for task in waiting)
+
+    @computed.once
+    def _promises(self) -> Promises:
+        return Promises(self._session)
+
+    @computed.once
+    def _evictables(self) -> "EvictableByAction":
+        return EvictableByAction(self._session, self._limits)
+
+
+class EvictableByAction(dict[str, Evictable]):
+    """The evictable pods of each configured action, read when first asked for."""
+
+    def __init__(self, session: working.Session, limits: Mapping[str, victims.Limits]) -> None:
+        super().__init__()
+        self._session, self._limits = session, limits
+
+    def __missing__(self, action: str) -> Evictable:
+        hook = {PREEMPT: "preemptable", RECLAIM: "reclaimable"}[action]
+        self[action] = Evictable(self._session, self._limits[action], hook)
+        return self[action]
+
+
+def _claimant(state: job_state.JobState) -> jobs.Task:
+    """Return a single pod with the minimum request of the whole group."""
+    job = state.job
+
+    def make() -> jobs.Task:
+        return jobs.Task(
+            uid=jobs.TaskId(""),
+            namespace=job.namespace,
+            name=job.name,
+            job=job.id,
+            pod_class=jobs.PodClass(request=inqueue_resources.outstanding(state)),
+            status=jobs.TaskStatus.PENDING,
+            created=job.created,
+        )
+
+    return job.memo("whole minimum", make)
