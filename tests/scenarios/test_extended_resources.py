@@ -331,10 +331,14 @@ def test_a_group_is_let_in_before_it_has_pods(named: str) -> None:
         assert [each.phase for each in lab.cycle().groups] == [phase]
 
 
+@pytest.mark.parametrize(("priority", "second"), [(0, "Pending"), (9, "Inqueue")])
 @pytest.mark.parametrize("named", [GPU, "deviceclass.resource.k8s.io/gpu"])
-def test_a_group_that_was_let_in_keeps_what_it_was_promised(named: str) -> None:
-    """One of higher priority that comes later asks for the same two devices."""
-    two = "node n1 cpu=8 \n queue q \n job q/first min=1 -  job q/second min=1 priority=9 -"
+def test_a_group_that_was_let_in_keeps_what_it_was_promised(
+    named: str, priority: int, second: str
+) -> None:
+    """One that comes later asks for the same two devices; a more important one is admitted, too."""
+    one = "node n1 cpu=8 \n queue q \n job q/first min=1 -"
+    two = f"{one}  job q/second min=1 priority={priority} -"
     tree = {
         "actions": "enqueue, allocate, backfill",
         "tiers": running.tiers("priority gang | predicates proportion overcommit"),
@@ -349,4 +353,4 @@ def test_a_group_that_was_let_in_keeps_what_it_was_promised(named: str) -> None:
         annotations = {"scheduling.volcano.sh/scheduler-name": pictures.SCHEDULER}
         group["metadata"]["annotations"] = annotations
     phases = {each.job: each.phase for each in lab.cycle().groups}
-    assert phases == {"default/first": "Inqueue", "default/second": "Pending"}
+    assert phases == {"default/first": "Inqueue", "default/second": second}

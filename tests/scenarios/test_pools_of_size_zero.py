@@ -72,16 +72,21 @@ def test_no_node_is_made_for_a_group_that_its_queue_refuses(limit: str, nodes: s
     assert told(result) == {}
 
 
-@pytest.mark.parametrize(
-    ("limit", "word"), [("capability=cpu:3", "QueueOverShare"), ("", "Unschedulable")]
-)
-def test_no_node_is_made_for_what_a_capability_stops_on_its_way_in(limit: str, word: str) -> None:
-    """It promised nothing, so it was let in; a queue that only has its share is helped by nodes."""
-    picture = f"node n1 cpu=3 queue q {limit} job q/a min=2 cpu=2 -*2"
+def test_no_node_is_made_for_what_a_capability_stops_on_its_way_in() -> None:
+    """It asks for no minResources, and isn't admitted: its pods are told nothing."""
+    picture = "node n1 cpu=3 queue q capability=cpu:3 job q/a min=2 cpu=2 -*2"
+    result = running.run(pictures.documents(picture), BUILT_IN)
+    assert [str(each.phase) for each in result.groups] == ["Pending"]
+    assert told(result) == {}
+
+
+def test_nodes_are_made_for_a_queue_that_only_has_its_share() -> None:
+    """They are what it lacks."""
+    picture = "node n1 cpu=3 queue q job q/a min=2 cpu=2 -*2"
     (status,) = running.run(pictures.documents(picture), BUILT_IN).groups
     assert status.unplaced
     assert status.reason is not None
-    assert condition_reasons.pod_reason(status.reason) == word
+    assert condition_reasons.pod_reason(status.reason) == "Unschedulable"
 
 
 @pytest.mark.parametrize("volcano", [False, True])

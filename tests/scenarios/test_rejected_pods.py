@@ -62,7 +62,7 @@ CASES = {
         5,
         1,
         0,
-        "NeverFits: needs 5 pods of 1 cpu, and the nodes ",
+        "NeverFits: the nodes that it may use have room for at most 4 of 5 pods",
     ),
     "all can be used": (GANG, 1, 0, 0, "NotEnoughTasks: 1 of 2 pods exist (minMember 2)"),
 }

@@ -36,9 +36,8 @@ TIMEOUT = "enqueue.timeout"
 MOMENTARY = (
     decisions.ReasonCode.CLUSTER_FULL,
     decisions.ReasonCode.QUEUE_FULL,
-    decisions.ReasonCode.QUOTA_FULL,
 )
-"""Refusals of groups that might be admitted when others have ended."""
+"""Refusals of groups that might be admitted when others have ended, or with more nodes."""
 
 
 Lines: TypeAlias = dict[str, ordering.Line[job_state.JobState]]
