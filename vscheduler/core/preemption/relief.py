@@ -9,7 +9,7 @@ which nodes pods could go, the actions find out once the group is admitted.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -142,12 +142,12 @@ class Promises:
         self._known.clear()
 
     def giving_way(
-        self, job: jobs.Job, below: Collection[str], column: int, *, reclaims: bool
+        self, job: jobs.Job, below: frozenset[str], column: int, *, reclaims: bool
     ) -> float:
         """Return how much of a resource was promised in these queues to groups of lower priority,
         and, for a job that may reclaim, to groups of other queues.
         """
-        key = (job.queue, job.priority, id(below), column, reclaims)
+        key = (job.queue, job.priority, below, column, reclaims)
         found = self._known.get(key)
         if found is None:
             found = self._known[key] = sum(
