@@ -11,6 +11,7 @@ from tests.properties.worlds import (
     generator,
     histories,
     moments,
+    rest_rules,
 )
 from tests.properties.worlds import world as worlds
 
@@ -20,6 +21,10 @@ SEEDS = 3
 WORLDS = 2000
 LARGE_WORLDS = 100
 LARGE_CYCLES = 60
+
+
+MEETINGS = 3000
+MEETING_CYCLES = 10
 
 
 def lives_well(plan: histories.Plan) -> None:
@@ -34,6 +39,79 @@ def test_unkind_worlds_break_no_rule(configuration: str) -> None:
     first = SEEDS * configurations.NAMES.index(configuration)
     for seed in range(first, first + SEEDS):
         lives_well(histories.Plan(seed=seed, configuration=configuration))
+
+
+@pytest.mark.parametrize("configuration", configurations.NAMES)
+def test_worlds_where_features_meet_break_no_rule(configuration: str) -> None:
+    """Admission, limits at every level, priorities and two or three more, in crowded clusters."""
+    first = SEEDS * configurations.NAMES.index(configuration)
+    for seed in range(first, first + SEEDS):
+        lives_well(meeting(seed, configuration))
+
+
+def meeting(seed: int, configuration: str) -> histories.Plan:
+    """The plan of such a world."""
+    return histories.Plan(
+        seed=seed, configuration=configuration, cycles=MEETING_CYCLES, meeting=True
+    )
+
+
+WAITING = """
+    node  n1 cpu=2
+    queue a
+    queue b
+    job   a/holder min=1 n1*2
+    """
+"""Another job is drawn behind it, which waits or doesn't as each test says."""
+
+
+def resting(picture: str, *judges: moments.Judge, configuration: str = "preempt") -> list[str]:
+    """What judges of rest say of a world whose scheduler does nothing."""
+    moment = worlds.World(pictures.documents(picture), configuration, 0).step()
+    idle = dataclasses.replace(moment, binds=(), pipelined=(), evicts=())
+    return [problem.split()[0] for judge in judges for problem in judge(idle)]
+
+
+def test_a_world_at_rest_has_nothing_idle() -> None:
+    """A pod that fits waits; and not where its queue has what it may have."""
+    free = WAITING.replace("cpu=2", "cpu=3") + "job b/late min=1 -"
+    assert resting(free, rest_rules.nothing_is_idle) == ["IDLE"]
+    limited = free.replace("queue b", "queue b capability=cpu:500m")
+    assert resting(limited, rest_rules.nothing_is_idle) == []
+    assert resting(WAITING + "job b/late min=1 -", rest_rules.nothing_is_idle) == []
+
+
+def test_a_world_at_rest_owes_nobody_a_share() -> None:
+    """One of two pods goes for a queue that has nothing; not one that its own job can't spare."""
+    owed = WAITING + "job b/late min=1 -"
+    assert resting(owed, rest_rules.reclaim_serves_who_is_owed) == ["OWED"]
+    whole = owed.replace("holder min=1", "holder min=2")
+    assert resting(whole, rest_rules.reclaim_serves_who_is_owed) == []
+
+
+def test_in_a_world_at_rest_nobody_waits_for_less_important_pods() -> None:
+    """Of its own queue; of equal importance they may stay."""
+    outranked = WAITING + "job a/late min=1 priority=10 -"
+    assert resting(outranked, rest_rules.preempt_serves_who_is_important) == ["OUTRANKED"]
+    equal = outranked.replace("holder min=1", "holder min=1 priority=10")
+    assert resting(equal, rest_rules.preempt_serves_who_is_important) == []
+    never = outranked.replace("priority=10", "priority=10 preempts=Never")
+    assert resting(never, rest_rules.preempt_serves_who_is_important) == []
+
+
+def test_whoever_pods_were_evicted_for_is_served_before_rest() -> None:
+    """Until a pod of its own is bound."""
+    around = worlds.World(pictures.documents(WAITING + "job b/late min=1 -"), "built-in", 0)
+    promised = rest_rules.Promised()
+    moment = around.step()
+    assert [each.beneficiary for each in moment.evicts] == ["default/late"]
+    promised.note(moment)
+    assert [problem.split()[0] for problem in promised.unserved(moment)] == ["UNSERVED"]
+    while not moment.binds:
+        around.turn()
+        moment = around.step()
+        promised.note(moment)
+    assert list(promised.unserved(moment)) == []
 
 
 def test_shares_are_recounted_in_plain_worlds() -> None:
@@ -86,6 +164,15 @@ def test_many_unkind_worlds_break_no_rule(configuration: str) -> None:
     """All of them, each with one configuration."""
     for seed in range(configurations.NAMES.index(configuration), WORLDS, len(configurations.NAMES)):
         lives_well(histories.Plan(seed=seed, configuration=configuration))
+
+
+@pytest.mark.at_length
+@pytest.mark.parametrize("configuration", configurations.NAMES)
+def test_many_worlds_where_features_meet_break_no_rule(configuration: str) -> None:
+    """All of them, each with one configuration."""
+    step = len(configurations.NAMES)
+    for seed in range(configurations.NAMES.index(configuration), MEETINGS, step):
+        lives_well(meeting(seed, configuration))
 
 
 @pytest.mark.at_length

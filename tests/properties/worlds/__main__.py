@@ -3,6 +3,7 @@
     python -m tests.properties.worlds 17 --configuration drf   one world again
     python -m tests.properties.worlds --worlds 2000 --part 1/2   the first half of seeds 0 to 1999
     python -m tests.properties.worlds --worlds 100 --large --cycles 60
+    python -m tests.properties.worlds --worlds 3000 --meeting --cycles 10
     python -m tests.properties.worlds --worlds 100 --times 3   what cycles take, without judges
     python -m tests.properties.worlds --worlds 100 --calls   the same in calls of functions
 
@@ -34,6 +35,7 @@ def plans(arguments: argparse.Namespace) -> Iterator[histories.Plan]:
             configuration=arguments.configuration or names[seed // 2 % len(names)],
             size=generator.LARGE if arguments.large else generator.SMALL,
             cycles=arguments.cycles,
+            meeting=arguments.meeting,
         )
 
 
@@ -72,6 +74,7 @@ def _read(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--part", default="1/1", metavar="I/N", help="every N-th seed")
     parser.add_argument("--configuration", choices=configurations.NAMES)
     parser.add_argument("--large", action="store_true", help="50 nodes, 10 queues, 80 jobs")
+    parser.add_argument("--meeting", action="store_true", help="features meet on purpose")
     parser.add_argument("--cycles", type=int, default=20, help="of change, before rest")
     parser.add_argument("--times", type=int, metavar="ROUNDS", help="measure, the least of so many")
     parser.add_argument("--calls", action="store_true", help="count calls instead")

@@ -119,6 +119,8 @@ def _is_divided(moment: moments.Moment) -> bool:
 def _has_unborn(moment: moments.Moment) -> bool:
     """Whether something may be asked for by pods that don't exist yet."""
     census = moment.census
+    if "capability" in census.queues.get("root", {"spec": {}})["spec"]:
+        return True  # what it may have limits what all may have together
     promised = any("minResources" in each["spec"] for each in census.groups.values())
     kept = any("guarantee" in each["spec"] for each in census.queues.values())
     return bool(promised or kept or moment.kept_before)

@@ -12,7 +12,7 @@ def gangs_start_whole(moment: moments.Moment) -> Iterable[str]:
     for group, pods in moment.bound.items():
         has = [*_standing(moment, group), *pods]
         document = moment.census.groups[group]
-        for problem in _lacking(document, has):
+        for problem in lacking(document, has):
             yield f"PART {group} is bound with {problem}"
         for key, members in _sub_groups(document, pods).items():
             size = _size(document)
@@ -32,10 +32,10 @@ def gangs_are_not_torn(moment: moments.Moment) -> Iterable[str]:
         gone = {censuses.pod_key(pod) for pod in pods}
         document, before = moment.census.groups[group], _standing(moment, group)
         after = [pod for pod in before if censuses.pod_key(pod) not in gone]
-        had = set(_lacking(document, before))
+        had = set(lacking(document, before))
         if not any(censuses.has_node(pod) and not censuses.finished(pod) for pod in after):
             continue
-        for problem in _lacking(document, after):
+        for problem in lacking(document, after):
             if not had:
                 yield f"TORN {group} is left with {problem}"
 
@@ -45,7 +45,8 @@ def _standing(moment: moments.Moment, group: str) -> list[manifests.Document]:
     return [pod for pod in moment.census.members[group] if censuses.counts(pod)]
 
 
-def _lacking(group: manifests.Document, pods: Sequence[manifests.Document]) -> Iterator[str]:
+def lacking(group: manifests.Document, pods: Sequence[manifests.Document]) -> Iterator[str]:
+    """What the pods don't suffice for: minMember, roles, sub-groups."""
     spec = group["spec"]
     if len(pods) < spec["minMember"]:
         yield f"{len(pods)} of {spec['minMember']} pods"

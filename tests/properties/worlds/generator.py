@@ -47,15 +47,20 @@ class Blueprint:
     """Whether half of them come at once, half a little later, and nothing else changes."""
 
 
-def blueprint(seed: int, size: Size, *, tree: bool) -> Blueprint:
-    """The same for the same arguments; tree: queues are branches of a tree."""
+def blueprint(seed: int, size: Size, *, tree: bool, meeting: bool = False) -> Blueprint:
+    """The same for the same arguments; tree: queues are branches of a tree; meeting: features
+    meet on purpose, and queues have limits at every level.
+    """
     chance = random.Random(f"cluster {seed}")
-    temper = workloads.Temper.draw(chance)
+    draw = workloads.Temper.of_meeting if meeting else workloads.Temper.draw
+    temper = draw(chance)
     most = size.nodes // 2 if temper.rivals else size.nodes
     names = [f"n{number:02}" for number in range(_count(chance, size, most, min(4, most - 1)))]
     nodes = [node(chance, name, plain=temper.plain) for name in names]
     count = _count(chance, size, size.queues, 2)
     queues, leaves = _queues(chance, count, tree=tree, plain=temper.plain)
+    if meeting:
+        queues += _limit(chance, queues)
     classes = [manifests.priority_class(f"priority-{each}", each) for each in PRIORITIES]
     jobs = [
         workloads.workload(chance, temper, f"j{number:02}", chance.choice(leaves), size.pods)
@@ -66,7 +71,7 @@ def blueprint(seed: int, size: Size, *, tree: bool) -> Blueprint:
     return Blueprint(
         documents=(*nodes, *queues, *classes, *_budgets(chance)),
         workloads=tuple(jobs),
-        in_waves=temper.plain,
+        in_waves=temper.plain or (temper.meeting and temper.rivals),
     )
 
 
@@ -125,6 +130,17 @@ def _queues(
         if children:
             found.append(manifests.queue(parent, {"weight": 1, "deserved": deserved}, {}))
     return found, leaves
+
+
+def _limit(chance: random.Random, queues: list[manifests.Document]) -> list[manifests.Document]:
+    """Limit some inner queues, and return the queue above all, if it is limited."""
+    parents = {each["spec"].get("parent") for each in queues}
+    for each in queues:
+        if each["metadata"]["name"] in parents and chance.random() < 0.3:
+            each["spec"]["capability"] = {"cpu": str(chance.randint(6, 24))}
+    if chance.random() < 0.8:
+        return []
+    return [manifests.queue("root", {"capability": {"cpu": str(chance.randint(8, 40))}}, {})]
 
 
 def _queue(

@@ -6,7 +6,15 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from tests.properties.worlds import changes, configurations, generator, judging, manifests, moments
+from tests.properties.worlds import (
+    changes,
+    configurations,
+    generator,
+    judging,
+    manifests,
+    moments,
+    rest_rules,
+)
 from tests.properties.worlds import world as worlds
 from vscheduler.core import cycle
 
@@ -32,12 +40,14 @@ class Plan:
     configuration: str
     size: generator.Size = generator.SMALL
     cycles: int = 20
+    meeting: bool = False
+    """Whether features meet on purpose, in crowded clusters with limits."""
 
     @property
     def replay(self) -> str:
         """The command that lives it again."""
         size = " --large" if self.size is generator.LARGE else ""
-        cycles = f" --cycles {self.cycles}"
+        cycles = f" --cycles {self.cycles}{' --meeting' * self.meeting}"
         return (
             f"python -m tests.properties.worlds {self.seed}"
             f" --configuration {self.configuration}{size}{cycles}"
@@ -72,10 +82,15 @@ def live(
     plan: Plan,
     judges: Iterable[moments.Judge] = judging.JUDGES,
     run: worlds.Run = cycle.run_cycle,
+    *,
+    resting: Iterable[moments.Judge] = rest_rules.RULES,
 ) -> History:
-    """The change of so many cycles, then rest."""
+    """The change of so many cycles, then rest. resting: judges of the last cycle."""
     blueprint = generator.blueprint(
-        plan.seed, plan.size, tree=configurations.has_tree(plan.configuration)
+        plan.seed,
+        plan.size,
+        tree=configurations.has_tree(plan.configuration),
+        meeting=plan.meeting,
     )
     around = worlds.World(blueprint.documents, plan.configuration, plan.seed, run)
     chance = random.Random(f"changes {plan.seed}")
@@ -89,7 +104,7 @@ def live(
             changes.happen(around, chance)
         _cycle(around, history, judges)
     changes.end(around)
-    _come_to_rest(around, history, judges)
+    _come_to_rest(around, history, judges, resting)
     return history
 
 
@@ -118,7 +133,12 @@ def _cycle(
     return moment
 
 
-def _come_to_rest(around: worlds.World, history: History, judges: Iterable[moments.Judge]) -> None:
+def _come_to_rest(
+    around: worlds.World,
+    history: History,
+    judges: Iterable[moments.Judge],
+    resting: Iterable[moments.Judge],
+) -> None:
     """Without change from outside, decisions end although evicted pods come back.
 
     A job claims room at most once: what it gets stays its own, as nobody who lost by it may take
@@ -130,9 +150,11 @@ def _come_to_rest(around: worlds.World, history: History, judges: Iterable[momen
     """
     most = TURN_CYCLES * (len(around.owners) + 1)
     busy = quiet = gone = 0
+    promised = rest_rules.Promised()
     while quiet < QUIET_CYCLES:
         moment = _cycle(around, history, judges)
         gone += len(moment.evicts)
+        promised.note(moment)
         if moment.binds or moment.evicts:
             busy, quiet = busy + 1, 0
         elif not around.is_moving:
@@ -147,4 +169,9 @@ def _come_to_rest(around: worlds.World, history: History, judges: Iterable[momen
                 f" last {len(moment.binds)} binds, evictions of {', '.join(evicted) or 'nobody'}"
             )
             break
+    else:
+        found = judging.judge(moment, (*resting, promised.unserved))
+        if found and not history.problems:
+            history.scene = copy.deepcopy(list(around.documents.values()))
+        history.problems += found
     history.count["cycles to rest"] = busy

@@ -15,9 +15,15 @@ FEATURES = (
     *("apart", "apart_team", "together", "near_team", "spread", "prefer", "node_affinity"),
     *("roles", "sub_groups", "best_effort", "elastic", "never_preempts", "system"),
 )
+MEBI = {"512Mi": 512, "1Gi": 1024, "2Gi": 2048}
 STYLES = ("mixed", "mixed", "crowded", "plain", "rivals", "rivals")
 RIVALRY = {"sub_groups": 0.25, "roles": 0.15, "elastic": 0.2, "select": 0.25, "priority": 0.15}
 RARE = frozenset({"protected", "gated", "never_preempts", "system"})
+PARTNERS = (
+    *("select", "gpu", "port", "apart", "apart_team", "together", "near_team", "spread"),
+    *("roles", "sub_groups", "elastic", "best_effort", "never_preempts", "tolerate"),
+)
+"""Features that meet each other, and priorities, admission and limits, in crowded clusters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +41,17 @@ class Temper:
     rivals: bool = False
     """Whether the first queues fill the cluster before the last ones come, plain worlds only: with
     gangs that can't be divided, sub-groups, and pods that can use a part of the nodes only."""
+
+    meeting: bool = False
+    """Whether two or three features meet wherever jobs compete: minResources as operators write
+    them, priorities, and limits of queues at every level of the tree."""
+
+    @classmethod
+    def of_meeting(cls, chance: random.Random) -> "Temper":
+        """Two or three features are frequent, in crowded clusters."""
+        likely = dict.fromkeys(FEATURES, 0.02) | {"priority": 0.4, "resources": 0.5}
+        likely |= dict.fromkeys(chance.sample(PARTNERS, chance.randint(2, 3)), 0.5)
+        return cls(likely=likely, crowded=True, meeting=True, rivals=chance.random() < 0.5)
 
     @classmethod
     def draw(cls, chance: random.Random) -> "Temper":
@@ -86,7 +103,9 @@ def workload(
         priority = chance.choice((5, 10))
         spec["priorityClassName"] = f"priority-{priority}"
     if "resources" in features:
-        spec["minResources"] = {"cpu": str(2 * minimum)}
+        spec["minResources"] = (
+            _least(templates, int(minimum)) if temper.meeting else {"cpu": str(2 * minimum)}
+        )
     return manifests.Workload(
         name=name,
         kind=chance.choice(KINDS),
@@ -167,6 +186,16 @@ def _spread(chance: random.Random, name: str) -> manifests.Document:
         "maxSkew": chance.randint(1, 2),
         "whenUnsatisfiable": chance.choice(("DoNotSchedule", "DoNotSchedule", "ScheduleAnyway")),
     }
+
+
+def _least(templates: list[manifests.Template], minimum: int) -> dict[str, str]:
+    """What the first pods ask for that the minimum needs, as operators write it."""
+    asks = [each.requests for each in templates[:minimum] if each.requests]
+    milli = sum(
+        int(each["cpu"].removesuffix("m")) * (1 if "m" in each["cpu"] else 1000) for each in asks
+    )
+    memory = sum(MEBI[each["memory"]] for each in asks)
+    return {"cpu": f"{milli}m", "memory": f"{memory}Mi"}
 
 
 def _roles(

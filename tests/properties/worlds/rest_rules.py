@@ -1,0 +1,330 @@
+"""What must be true of a world that has come to rest: judged once, on its last quiet cycle.
+
+Nothing moves then: no pod is on its way out, no bind is refused, every queue is open, and nothing
+changes from outside. So whoever still waits, waits for ever. Not in Volcano's way.
+"""
+
+import itertools
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+
+from tests.properties.filters_by_hand import judging as by_hand
+from tests.properties.filters_by_hand import worlds as worlds_by_hand
+from tests.properties.filters_by_hand.worlds import Instant, State
+from tests.properties.worlds import census as censuses
+from tests.properties.worlds import eviction_rules, gang_rules, manifests, moments
+
+TRIES = 400
+"""Nodes that are tried for one job; a job that needs more counts as one that can't start."""
+
+VICTIMS_MAX = 3
+"""How many pods are looked at that go together."""
+
+CANDIDATES_MAX = 10
+"""How many pods are looked at that could go, for one job."""
+
+ROOT = "root"
+LIMITED = frozenset({"proportion", "capacity"})
+"""Plugins under which queues have capabilities and guarantees."""
+
+
+def nothing_is_idle(moment: moments.Moment) -> Iterable[str]:
+    """No pod waits that free resources fit, within capabilities and the guarantees of others."""
+    if moment.setting.volcano:
+        return
+    for group, pods in _waiting(moment):
+        if within_limits(moment, group, pods) and starts(moment, pods):
+            yield f"IDLE {group} waits, although {_names(pods)} would start on what is free"
+
+
+def reclaim_serves_who_is_owed(moment: moments.Moment) -> Iterable[str]:
+    """No job waits that keeps its queue within its share, while pods above their queues' shares
+    could go for it, each alone and without harm to its own job.
+    """
+    if moment.setting.volcano or eviction_rules.BETWEEN not in moment.setting.actions:
+        return
+    for group, pods in _waiting(moment):
+        queue = moment.census.groups[group]["spec"]["queue"]
+        if not (_is_owed(moment, queue, pods) and within_limits(moment, group, pods, free=False)):
+            continue
+        candidates = [
+            pod for pod in _evictable(moment) if moment.census.queue_of(pod) not in (queue, None)
+        ]
+        for victims in _sets(candidates):
+            if (
+                _stay_whole(moment, victims)
+                and _losers_keep(moment, pods, victims)
+                and starts(moment, pods, victims)
+            ):
+                yield (
+                    f"OWED {group} waits within the share of {queue}, although {_names(pods)}"
+                    f" would start without {_names(victims)}"
+                )
+                break
+
+
+def preempt_serves_who_is_important(moment: moments.Moment) -> Iterable[str]:
+    """No job waits while less important pods of its own queue could go for it, each alone, that
+    ask for no less than it does. Nobody is evicted for pods that ask for nothing.
+    """
+    if moment.setting.volcano or eviction_rules.WITHIN not in moment.setting.actions:
+        return
+    for group, pods in _waiting(moment):
+        spec = moment.census.groups[group]["spec"]
+        if not all(map(_preempts, pods)):
+            continue
+        own = _priority(moment, group)
+        candidates = [
+            pod
+            for pod in _evictable(moment)
+            if moment.census.queue_of(pod) == spec["queue"]
+            and _priority(moment, censuses.group_of(pod)) < own
+        ]
+        for victims in _sets(candidates):
+            if (
+                _less(pods, victims)
+                and _stay_whole(moment, victims)
+                and starts(moment, pods, victims)
+            ):
+                yield (
+                    f"OUTRANKED {group} of priority {own} waits, although {_names(pods)} would"
+                    f" start without {_names(victims)}"
+                )
+                break
+
+
+class Promised:
+    """For whom pods were evicted, until one of its pods is bound."""
+
+    def __init__(self) -> None:
+        self._gone: dict[str, list[str]] = {}
+        """The pods that were evicted for a group."""
+
+    def note(self, moment: moments.Moment) -> None:
+        """Read a cycle's decisions."""
+        for group in moment.bound:
+            self._gone.pop(group, None)
+        for each in moment.evicts:
+            if each.action in (eviction_rules.BETWEEN, eviction_rules.WITHIN):
+                self._gone.setdefault(each.beneficiary or "", []).append(each.pod)
+
+    def unserved(self, moment: moments.Moment) -> Iterable[str]:
+        """Whoever pods were evicted for has got one of its own bound."""
+        if moment.setting.volcano:
+            return
+        for group, pods in self._gone.items():
+            yield f"UNSERVED {group} waits at rest; evicted for it: {', '.join(pods)}"
+
+
+RULES: tuple[moments.Judge, ...] = (
+    nothing_is_idle,
+    reclaim_serves_who_is_owed,
+    preempt_serves_who_is_important,
+)
+"""Judges of rest; each reads the moment as those of any cycle do."""
+
+
+def starts(
+    moment: moments.Moment,
+    pods: Sequence[manifests.Document],
+    without: Sequence[manifests.Document] = (),
+) -> bool:
+    """Whether all these pods find nodes, one after another, once others have gone; by trying all
+    nodes for each, up to TRIES in all.
+    """
+    census = moment.census
+    gone = set(map(censuses.pod_key, without))
+    documents = [
+        *census.nodes.values(),
+        *(pod for key, pod in census.pods.items() if key not in gone),
+    ]
+    kept = {each.node for each in moment.kept}
+    names = [name for name in sorted(census.nodes) if name not in kept]
+    tries = itertools.count()
+
+    def place(world: worlds_by_hand.World, left: Sequence[manifests.Document]) -> bool:
+        if not left:
+            return True
+        for name in names:
+            if next(tries) > TRIES:
+                return False
+            if any(by_hand.refusals(world, left[0], name, Instant.NOW, ordered=True)):
+                continue
+            step = by_hand.Step(pod=censuses.pod_key(left[0]), node=name, state=State.STAYS)
+            if place(by_hand.taken(world, step), left[1:]):
+                return True
+        return False
+
+    return place(worlds_by_hand.world(documents), pods)
+
+
+def within_limits(
+    moment: moments.Moment,
+    group: str,
+    pods: Sequence[manifests.Document],
+    *,
+    free: bool = True,
+) -> bool:
+    """Whether the queue and those above it may have these pods as well, and what is free is enough
+    with all guarantees of other queues set aside.
+    """
+    census = moment.census
+    if not moment.setting.plugins & LIMITED:
+        return True
+    queue = census.groups[group]["spec"]["queue"]
+    asks = _sum(pods)
+    line = list(_line(census, queue))
+    for name in line:
+        limits = censuses.amounts(census.queues[name]["spec"].get("capability", {}))
+        has = _allocated_below(census, name)
+        if any(has[each] + asks[each] > limit for each, limit in limits.items()):
+            return False
+    others: Counter[str] = Counter()
+    for name, document in census.queues.items():
+        if name not in line:
+            guarantee = document["spec"].get("guarantee", {}).get("resource", {})
+            others.update(censuses.amounts(guarantee))
+    room = _total(census)
+    if free:
+        for name in census.queues:
+            room.subtract(census.allocated(name))
+    return all(asks[each] <= room[each] - amount for each, amount in others.items())
+
+
+def _waiting(moment: moments.Moment) -> Iterator[tuple[str, list[manifests.Document]]]:
+    """Each group that waits, with the pods that must start together: as many as it lacks, or one
+    more; all that wait where it has roles or sub-groups.
+    """
+    census = moment.census
+    for group, document in census.groups.items():
+        members = census.members[group]
+        pods = sorted(filter(censuses.waits, members), key=_size)
+        if not pods or document["spec"]["queue"] not in census.queues:
+            continue
+        has = [pod for pod in members if censuses.counts(pod)]
+        if {"minTaskMember", "subGroupPolicy"} & document["spec"].keys():
+            if not list(gang_rules.lacking(document, [*has, *pods])):
+                yield group, pods
+            continue
+        lacks = document["spec"]["minMember"] - len(has)
+        if lacks <= len(pods):
+            yield group, pods[: max(1, lacks)]
+
+
+def _line(census: censuses.Census, queue: str) -> Iterator[str]:
+    """The queue, and those above it that exist."""
+    seen: set[str] = set()
+    name: str | None = queue
+    while name in census.queues and name not in seen:
+        seen.add(name)
+        yield name
+        name = census.queues[name]["spec"].get("parent", ROOT)
+
+
+def _allocated_below(census: censuses.Census, queue: str) -> censuses.Amounts:
+    total: censuses.Amounts = Counter()
+    for name in census.queues:
+        if queue in _line(census, name):
+            total.update(census.allocated(name))
+    return total
+
+
+def _total(census: censuses.Census) -> censuses.Amounts:
+    total: censuses.Amounts = Counter()
+    for node in census.nodes.values():
+        total.update(censuses.amounts(node["status"]["allocatable"]))
+    return total
+
+
+def _is_owed(moment: moments.Moment, queue: str, pods: Sequence[manifests.Document]) -> bool:
+    """Whether the queue stays within what it deserves with these pods."""
+    due = moment.deserved.get(queue)
+    if due is None:
+        return False
+    ends = moment.census.allocated(queue) + _sum(pods)
+    return all(amount <= due.get(each, 0) for each, amount in ends.items() if each != "pods")
+
+
+def _losers_keep(
+    moment: moments.Moment,
+    pods: Sequence[manifests.Document],
+    victims: Sequence[manifests.Document],
+) -> bool:
+    """Whether every loser keeps what it deserves, of all that its pods give."""
+    for loser, gone in itertools.groupby(victims, moment.census.queue_of):
+        given = list(gone)
+        if moment.census.queues[loser or ""]["spec"].get("reclaimable") is False:
+            return False
+        left = Counter(moment.census.allocated(loser or ""))
+        left.subtract(_sum(given))
+        due = moment.deserved.get(loser or "", {})
+        wanted = [each for each, amount in _sum(pods).items() if amount and each != "pods"]
+        if any(left[each] < due.get(each, 0) for each in wanted):
+            return False
+    return True
+
+
+def _evictable(moment: moments.Moment) -> list[manifests.Document]:
+    """Running pods that nothing protects."""
+    census = moment.census
+    found = []
+    for pods in census.residents.values():
+        for pod in pods:
+            group = census.groups.get(censuses.group_of(pod))
+            if group is None or pod["metadata"]["namespace"] != manifests.NAMESPACE:
+                continue
+            marks = (pod["metadata"]["annotations"], group["metadata"].get("annotations", {}))
+            protected = any(each.get(manifests.PREEMPTABLE) == "false" for each in marks)
+            covered = any(censuses.covers(each, pod) for each in census.budgets)
+            limited = {"minTaskMember", "subGroupPolicy"} & group["spec"].keys()
+            runs = pod["status"]["phase"] == "Running" and not censuses.leaving(pod)
+            if runs and not (protected or covered or limited):
+                found.append(pod)
+    return sorted(found, key=censuses.pod_key)
+
+
+def _sets(candidates: Sequence[manifests.Document]) -> Iterator[tuple[manifests.Document, ...]]:
+    few = candidates[:CANDIDATES_MAX]
+    for size in range(1, VICTIMS_MAX + 1):
+        yield from itertools.combinations(few, size)
+
+
+def _stay_whole(moment: moments.Moment, victims: Sequence[manifests.Document]) -> bool:
+    """Whether every loser's job keeps its minimum, or was a single pod."""
+    gone = Counter(map(censuses.group_of, victims))
+    for group, count in gone.items():
+        standing = sum(map(censuses.counts, moment.census.members[group]))
+        minimum = moment.census.groups[group]["spec"]["minMember"]
+        if standing - count < minimum and not standing == count == 1:
+            return False
+    return True
+
+
+def _priority(moment: moments.Moment, group: str) -> int:
+    name = moment.census.groups[group]["spec"].get("priorityClassName", "")
+    return int(name.partition("-")[2] or 0)
+
+
+def _sum(pods: Iterable[manifests.Document]) -> censuses.Amounts:
+    total: censuses.Amounts = Counter()
+    for pod in pods:
+        total.update(censuses.request(pod))
+    return total
+
+
+def _preempts(pod: manifests.Document) -> bool:
+    asks = set(censuses.request(pod)) - {"pods"}
+    return bool(asks) and pod["spec"].get("preemptionPolicy") != "Never"
+
+
+def _less(pods: Sequence[manifests.Document], others: Sequence[manifests.Document]) -> bool:
+    have = _sum(others)
+    return all(amount <= have[each] for each, amount in _sum(pods).items())
+
+
+def _size(pod: manifests.Document) -> tuple[int, str]:
+    return censuses.request(pod)["cpu"], censuses.pod_key(pod)
+
+
+def _names(pods: Iterable[manifests.Document]) -> str:
+    return ", ".join(map(censuses.pod_key, pods))
