@@ -253,10 +253,12 @@ class Mirror:
     def waiting_version(self, task: jobs.TaskId) -> str | None:
         """Return the resourceVersion of a pod that has no node, as last seen; None of others.
 
-        An unusable pod counts, too: only pods without a node are rejected.
+        Unusable pods and those that are held back count, too.
         """
         entry = self._entries[events.Kind.POD].get(task)
-        if entry is None or (isinstance(entry.value, pods.Pod) and not entry.value.waits):
+        if entry is None:
+            return None
+        if isinstance(entry.value, pods.Pod) and entry.value.status not in jobs.WAITING:
             return None
         return entry.reference.resource_version
 

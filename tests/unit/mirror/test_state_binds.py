@@ -168,3 +168,23 @@ def test_a_pod_that_is_held_back_has_no_place_until_it_is_released() -> None:
     seen.hold_back(task)
     seen.hold_back(jobs.TaskId("unknown"))
     assert not seen.release(task)
+
+
+def test_whoever_has_no_node_may_be_told_why_it_waits() -> None:
+    """Also an unusable pod, and one that is held back; not one on a node, or about to get there."""
+    priority = {"volcano.sh/task-priority": "low"}
+    seen = manifests.mirror(
+        *CLUSTER,
+        manifests.pod("p", group="g", version=4),
+        manifests.pod("unusable", group="g", version=5, annotations=priority),
+        manifests.pod("runs", group="g", node="n1", version=6),
+    )
+    task = jobs.TaskId("p")
+    assert seen.waiting_version(task) == "4"
+    assert seen.waiting_version(jobs.TaskId("unusable")) == "5"
+    assert seen.waiting_version(jobs.TaskId("runs")) is None
+    seen.hold_back(task)
+    assert seen.waiting_version(task) == "4"
+    seen.release(task)
+    assert seen.assume(task, "n1", 0.0)
+    assert seen.waiting_version(task) is None
