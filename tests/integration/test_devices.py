@@ -37,7 +37,7 @@ def test_a_gang_with_two_devices_each_starts_whole(
     starts(cluster, daemon, 8)
     assert devices.by_node(cluster.api) == dict.fromkeys(NODES, 4)
     devices.a_gang(cluster, "next", 2, TEMPLATE)
-    text = f"has 16 deviceclass.resource.k8s.io/{devices.CLASS} of the 16 it deserves"
+    text = f"has 16 deviceclass.resource.k8s.io/{devices.CLASS} of the 16 there are to share"
     daemons.until(lambda: text in str(daemons.conditions(cluster, "next")), daemon)
     cluster.api.delete(f"{daemons.PODS}?labelSelector=app%3Dgang", gracePeriodSeconds=0)
     starts(cluster, daemon, 2)

@@ -24,12 +24,12 @@ def test_queues_say_what_they_have_deserve_want_and_have_borrowed() -> None:
     assert list(by_name) == ["robotics", "speech", "vision"]
     vision = by_name["vision"]["resources"]["cpu"]
     assert {key: each["text"] for key, each in vision.items()} == {
-        "has": "36",
+        "has": "44",
         "deserves": "20",
         "wants": "44",
-        "borrowed": "16",
+        "borrowed": "24",
     }
-    assert (by_name["vision"]["share"], by_name["vision"]["overShare"]) == ("1.80 cpu", True)
+    assert (by_name["vision"]["share"], by_name["vision"]["overShare"]) == ("2.20 cpu", True)
     assert by_name["robotics"]["jobs"] == {"waiting": 2, "running": 1}
     assert "weight" in by_name["robotics"]["sentence"]
 

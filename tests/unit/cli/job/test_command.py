@@ -58,7 +58,7 @@ def test_list(run: Run) -> None:
         ("0/1/1", "2/2", "2/2"),
         ("2/2/2", "-", "-"),
     ]
-    assert [row["REASON"] for row in rows] == ["needs 2 cpu more", "-", "-"]
+    assert [row["REASON"] for row in rows] == ["the largest hole is 0 cpu on n1", "-", "-"]
 
 
 @pytest.mark.parametrize(
