@@ -253,7 +253,8 @@ class Mirror:
     def waiting_version(self, task: jobs.TaskId) -> str | None:
         """Return the resourceVersion of a pod that has no node, as last seen; None of others.
 
-        Unusable pods and those that are held back count, too.
+        Unusable pods, and those that are gated or held back, count, too. Only the watch tells that
+        a bind was successful.
         """
         entry = self._entries[events.Kind.POD].get(task)
         if entry is None:

@@ -171,7 +171,7 @@ def test_a_pod_that_is_held_back_has_no_place_until_it_is_released() -> None:
 
 
 def test_whoever_has_no_node_may_be_told_why_it_waits() -> None:
-    """Also an unusable pod, and one that is held back; not one on a node, or about to get there."""
+    """Also an unusable pod, and one that is gated or held back; not one that is seen on a node."""
     priority = {"volcano.sh/task-priority": "low"}
     seen = manifests.mirror(
         *CLUSTER,
@@ -185,6 +185,8 @@ def test_whoever_has_no_node_may_be_told_why_it_waits() -> None:
     assert seen.waiting_version(jobs.TaskId("runs")) is None
     seen.hold_back(task)
     assert seen.waiting_version(task) == "4"
-    seen.release(task)
-    assert seen.assume(task, "n1", 0.0)
+    gate = {"schedulingGates": [{"name": "example.com/gate"}]}
+    apply(seen, manifests.pod("p", group="g", version=7, spec=gate))
+    assert seen.waiting_version(task) == "7"
+    apply(seen, manifests.pod("p", group="g", version=8, node="n1"))
     assert seen.waiting_version(task) is None
