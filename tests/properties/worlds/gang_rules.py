@@ -63,6 +63,15 @@ def lacking(group: manifests.Document, pods: Sequence[manifests.Document]) -> It
             yield f"{whole} of {policy['minSubGroups']} sub-groups"
 
 
+def is_whole(
+    group: manifests.Document, pod: manifests.Document, pods: Sequence[manifests.Document]
+) -> bool:
+    """Whether the sub-group of the pod, if it is in one, has all its pods among these."""
+    role = pod["metadata"]["labels"].get(manifests.ROLE)
+    members = _sub_groups(group, pods).get(role or "")
+    return members is None or len(members) >= _size(group)
+
+
 def _size(group: manifests.Document) -> int:
     return max(
         (each["subGroupSize"] for each in group["spec"].get("subGroupPolicy", ())), default=0

@@ -193,7 +193,7 @@ def within_limits(
 
 def _waiting(moment: moments.Moment) -> Iterator[tuple[str, list[manifests.Document]]]:
     """Each group that waits, with the pods that must start together: as many as it lacks, or one
-    more; all that wait where it has roles or sub-groups.
+    more; all that wait where it has roles or sub-groups, but for those of incomplete sub-groups.
     """
     census = moment.census
     for group, document in census.groups.items():
@@ -203,7 +203,8 @@ def _waiting(moment: moments.Moment) -> Iterator[tuple[str, list[manifests.Docum
             continue
         has = [pod for pod in members if censuses.counts(pod)]
         if {"minTaskMember", "subGroupPolicy"} & document["spec"].keys():
-            if not list(gang_rules.lacking(document, [*has, *pods])):
+            pods = [pod for pod in pods if gang_rules.is_whole(document, pod, [*has, *pods])]
+            if pods and not list(gang_rules.lacking(document, [*has, *pods])):
                 yield group, pods
             continue
         lacks = document["spec"]["minMember"] - len(has)
@@ -265,7 +266,7 @@ def _losers_keep(
 
 
 def _evictable(moment: moments.Moment) -> list[manifests.Document]:
-    """Running pods that nothing protects."""
+    """Running pods that nothing protects, and that ask for something."""
     census = moment.census
     found = []
     for pods in census.residents.values():
@@ -278,7 +279,8 @@ def _evictable(moment: moments.Moment) -> list[manifests.Document]:
             covered = any(censuses.covers(each, pod) for each in census.budgets)
             limited = {"minTaskMember", "subGroupPolicy"} & group["spec"].keys()
             runs = pod["status"]["phase"] == "Running" and not censuses.leaving(pod)
-            if runs and not (protected or covered or limited):
+            asks = set(censuses.request(pod)) - {"pods"}
+            if runs and asks and not (protected or covered or limited):
                 found.append(pod)
     return sorted(found, key=censuses.pod_key)
 
