@@ -354,6 +354,21 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return bool(self.min_task_member) and self.min_member >= self.role_minimum
 
 
+def stand_in(job: Job, request: resources.ResourceMap) -> Task:
+    """Return a waiting pod of the job with this request, to ask plugins about pods that may not
+    exist yet, or about several at once.
+    """
+    return Task(
+        uid=TaskId(""),
+        namespace=job.namespace,
+        name=job.name,
+        job=job.id,
+        pod_class=PodClass(request=request),
+        status=TaskStatus.PENDING,
+        created=job.created,
+    )
+
+
 def tally(tasks: Iterable[Task]) -> dict[str, object]:
     """Return the fields of a Job derived from its tasks."""
     ordered = sorted(tasks, key=operator.attrgetter("uid"))

@@ -39,22 +39,10 @@ def of_others(
                 continue
             session.spend("queue lacks", POD_COST)
             more = total + session.counted(task)
-            if not session.dispatch.all_agree("preemptive", queue, (_one(session, task, more),)):
+            request = dict(zip(session.space.names, more.tolist(), strict=True))
+            pod = jobs.stand_in(state.job, request)
+            if not session.dispatch.all_agree("preemptive", queue, (pod,)):
                 refused.add(task.pod_class)
                 continue
             total, found = more, found + session.request(task)
     return found
-
-
-def _one(session: working.Session, task: jobs.Task, amounts: resources.Vector) -> jobs.Task:
-    """Return one pod that requests these amounts in all."""
-    request = dict(zip(session.space.names, amounts.tolist(), strict=True))
-    return jobs.Task(
-        uid=jobs.TaskId(""),
-        namespace=task.namespace,
-        name=task.name,
-        job=task.job,
-        pod_class=jobs.PodClass(request=request),
-        status=jobs.TaskStatus.PENDING,
-        created=task.created,
-    )

@@ -343,16 +343,6 @@ class EvictableByAction(dict[str, Evictable]):
 def _claimant(state: job_state.JobState) -> jobs.Task:
     """Return a single pod with the minimum request of the whole group."""
     job = state.job
-
-    def make() -> jobs.Task:
-        return jobs.Task(
-            uid=jobs.TaskId(""),
-            namespace=job.namespace,
-            name=job.name,
-            job=job.id,
-            pod_class=jobs.PodClass(request=inqueue_resources.outstanding(state)),
-            status=jobs.TaskStatus.PENDING,
-            created=job.created,
-        )
-
-    return job.memo("whole minimum", make)
+    return job.memo(
+        "whole minimum", lambda: jobs.stand_in(job, inqueue_resources.outstanding(state))
+    )
