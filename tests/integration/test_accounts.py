@@ -1,7 +1,8 @@
 """What the shipped accounts may change of pods, tried with their own tokens."""
 
+import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -10,7 +11,9 @@ import yaml
 
 from tests import patience
 from tests.integration import daemons, installations, permissions
+from vscheduler.cluster.writes import binder
 from vscheduler.controllers.podgroups import auto_groups
+from vscheduler.core.model import decisions, jobs
 from vscheduler.mirror.translate import group_names, pods
 from vscheduler.sandbox import client, control_plane
 
@@ -20,6 +23,7 @@ POLICY = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolic"
 BINDINGS = f"{POLICY}ybindings"
 ANNOTATES = "accounts-annotate-pods.vscheduler.io"
 REPORTS = "accounts-report-on-pods.vscheduler.io"
+BINDS = "accounts-bind-pods.vscheduler.io"
 DEVICES = ["accounts-allocate-devices.vscheduler.io", "accounts-make-claims.vscheduler.io"]
 VOLUMES = ["accounts-ask-for-volumes.vscheduler.io", "accounts-give-volumes.vscheduler.io"]
 GROUP, OTHER_GROUP = pods.GROUPS
@@ -163,6 +167,57 @@ REPORTING = {
 }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bind:
+    """A Binding that the scheduler's account sends, and what it is refused for."""
+
+    pod: str = "alone"
+    node: str = "n1"
+    kind: str = "Node"
+    metadata: dict[str, Any] = field(default_factory=dict)
+    says: str = ""
+    """What the refusal names; empty where it is let through."""
+
+    def made(self, api: client.Client) -> client.Answer:
+        """The answer, of which nothing is kept."""
+        path, body = f"{daemons.PODS}/{self.pod}/binding", self.body()
+        return api.ask("POST", path, body, query={"dryRun": "All"})
+
+    def body(self) -> dict[str, Any]:
+        """The Binding."""
+        metadata = {"name": self.pod, "namespace": "default", **self.metadata}
+        return {"metadata": metadata, "target": {"kind": self.kind, "name": self.node}}
+
+
+BINDINGS_OF_OLD = "/api/v1/namespaces/default/bindings"
+ZONE = "topology.kubernetes.io/zone"
+BINDING = {
+    "a bind": Bind(),
+    "who leads": Bind(metadata={"annotations": {binder.HOLDER: "a"}}),
+    "on a node with a zone": Bind(node="zoned-0"),
+    "another scheduler's pod": Bind(pod="foreign"),
+    "label": Bind(metadata={"labels": {"app": "payments"}}, says="metadata.labels app"),
+    "label of another scheduler's pod": Bind(
+        pod="foreign", metadata={"labels": {"app": "payments"}}, says="metadata.labels app"
+    ),
+    "label beside the zone": Bind(
+        node="zoned-0", metadata={"labels": {"app": "payments"}}, says="metadata.labels app"
+    ),
+    "another zone, by a target without a kind": Bind(
+        node="zoned-0", kind="", metadata={"labels": {ZONE: "b"}}, says="target.kind"
+    ),
+    "annotation": Bind(
+        metadata={"annotations": {GROUP: "train"}}, says=f"metadata.annotations {GROUP}"
+    ),
+    "annotation beside who leads": Bind(
+        metadata={"annotations": {binder.HOLDER: "a", "b.io/c": "d"}},
+        says="metadata.annotations b.io/c",
+    ),
+    "finalizer": Bind(metadata={"finalizers": ["a.io/b"]}, says="metadata.finalizers"),
+    "owner": Bind(metadata={"ownerReferences": [OWNER]}, says="metadata.ownerReferences"),
+}
+
+
 def pod(name: str, metadata: dict[str, Any], **spec: Any) -> dict[str, Any]:
     """A pod that waits."""
     container = {"name": "main", "image": "none", "resources": {"requests": {"cpu": "5m"}}}
@@ -174,6 +229,7 @@ def pod(name: str, metadata: dict[str, Any], **spec: Any) -> dict[str, Any]:
 
 PODS = (
     pod("alone", {}),
+    pod("foreign", {}, schedulerName="default-scheduler"),
     pod("gated", {}, schedulingGates=[{"name": "a.io/b"}]),
     pod("member", {"annotations": {GROUP: OWN, "kept": "yes"}, "finalizers": ["a.io/keep"]}),
 )
@@ -189,6 +245,7 @@ def plane(installed: installations.Installed) -> Iterator[control_plane.ControlP
     status = told(READY, phase="Running", podIP="10.0.0.1", podIPs=[{"ip": "10.0.0.1"}])
     member = f"{daemons.PODS}/member"
     plane.api.request("PATCH", f"{member}/status", status, headers={"content-type": MERGE})
+    plane.create_nodes(prefix="zoned", labels={ZONE: "a", "topology.kubernetes.io/region": "r"})
     until_judged(plane, holds=True)
     yield plane
     plane.api.request("PATCH", member, about(finalizers=None), headers={"content-type": MERGE})
@@ -206,12 +263,13 @@ def until_judged(plane: control_plane.ControlPlane, *, holds: bool) -> None:
     for name, attempt in (
         ("vscheduler-controllers", ANNOTATING["image"]),
         ("vscheduler", REPORTING["phase"]),
+        ("vscheduler", BINDING["label"]),
     ):
         api = account(plane, name)
         patience.wait_until(partial(refuses, api, attempt, holds=holds))
 
 
-def refuses(api: client.Client, attempt: Attempt, *, holds: bool) -> bool:
+def refuses(api: client.Client, attempt: Attempt | Bind, *, holds: bool) -> bool:
     """Whether the attempt is refused, or let through, as it should be."""
     return (attempt.made(api).status >= 400) is holds
 
@@ -243,6 +301,44 @@ def test_schedulers_write_their_conditions_and_nothing_else(
     """With the token of the scheduler's account."""
     user, attempt = "vscheduler", REPORTING[name]
     check(attempt, attempt.made(account(plane, user)), REPORTS, user)
+
+
+@pytest.mark.parametrize("name", BINDING)
+def test_a_bind_changes_nothing_of_a_pod_but_its_node(
+    plane: control_plane.ControlPlane, name: str
+) -> None:
+    """With the token of the scheduler's account; the API server would copy whatever it sends."""
+    bind = BINDING[name]
+    answer = bind.made(account(plane, "vscheduler"))
+    if not bind.says:
+        assert answer.status == 201, answer.text
+        return
+    assert answer.status == 403, answer.text
+    assert BINDS in answer.message
+    assert f"Binding of pod {bind.pod}, {bind.says}" in answer.message
+    assert permissions.account("vscheduler") in answer.message
+
+
+@pytest.mark.parametrize("holder", ["", "host_1-2-3"])
+def test_what_the_binder_sends_is_let_through(
+    plane: control_plane.ControlPlane, holder: str
+) -> None:
+    """The Binding as its own code makes it, with and without leader election."""
+    uid = plane.api.get(f"{daemons.PODS}/alone")["metadata"]["uid"]
+    task = jobs.Task(
+        uid=uid,
+        namespace="default",
+        name="alone",
+        job=jobs.JobId("default/alone"),
+        pod_class=jobs.PodClass(request={}),
+        status=jobs.TaskStatus.PENDING,
+        created=0.0,
+    )
+    bind = decisions.Bind(task=task, node="zoned-0")
+    body = json.loads(binder.binding_body(bind, holder))
+    path, query = str(binder.binding_path(bind)), {"dryRun": "All"}
+    answer = account(plane, "vscheduler").ask("POST", path, body, query=query)
+    assert answer.status == 201, answer.text
 
 
 @pytest.mark.parametrize("user", ["vscheduler-controllers", "vscheduler"])
@@ -302,6 +398,12 @@ def test_policies_hold_whatever_rbac_grants(generous: control_plane.ControlPlane
             check(attempt, attempt.made(account(generous, user)), REPORTS, user)
         resize = BEYOND_ITS_ROLE["resize"]
         check(resize, resize.made(account(generous, user)), ANNOTATES, user)
+        label = BINDING["label"]
+        for path in (f"{daemons.PODS}/alone/binding", BINDINGS_OF_OLD):
+            query = {"dryRun": "All"}
+            answer = account(generous, user).ask("POST", path, label.body(), query=query)
+            assert answer.status == 403, answer.text
+            assert label.says in answer.message
     # Not by its token, which has no role: by what an administrator may do in its name.
     for user, status in (("vscheduler", 403), ("vscheduler-online", 403), ("vschedulers", 200)):
         headers = {
@@ -325,6 +427,8 @@ def test_without_the_policies_rbac_grants_all_of_it(plane: control_plane.Control
             api = account(plane, user)
             for name, attempt in attempts.items():
                 assert attempt.made(api).status == 200, name
+        for name, bind in BINDING.items():
+            assert bind.made(account(plane, "vscheduler")).status == 201, name
     finally:
         plane.run_kubectl("apply", "-k", str(permissions.MANIFESTS))
         until_judged(plane, holds=True)
@@ -340,7 +444,7 @@ def test_every_account_that_is_shipped_is_one_of_them(
         names = [each["metadata"]["name"] for each in installations.of_kind(documents, kind)]
         volumes = [] if way == "without volumes" else VOLUMES
         allocates = [] if way == "without devices" else DEVICES
-        assert sorted(names) == sorted([*allocates, ANNOTATES, *volumes, REPORTS])
+        assert sorted(names) == sorted([*allocates, ANNOTATES, BINDS, *volumes, REPORTS])
     found = [
         each["metadata"]["name"] for each in installations.of_kind(documents, "ServiceAccount")
     ]

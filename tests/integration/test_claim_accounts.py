@@ -59,24 +59,42 @@ def of_volume(name: str, body: dict[str, Any], says: str = "") -> Attempt:
     return Attempt(path=f"{VOLUMES}/{name}", body=body, says=says)
 
 
-def asked(volume: str | None) -> dict[str, Any]:
+def asked(volume: str | None, *, reserved: bool = False) -> dict[str, Any]:
     """What the scheduler writes."""
     binding = claim_decisions.ClaimBinding(
         namespace="default", name="waits", uid="u", volume=volume, node="n1"
     )
     value = storage.Claim(namespace="default", name="waits", uid="u")
-    of_volume = storage.Volume(name="free")
+    of = storage.ClaimReference(namespace="default", name="waits") if reserved else None
+    return sent(binding, storage.Volume(name=volume, claim=of) if volume else value)
+
+
+def taken_back(*, reserved: bool = False) -> dict[str, Any]:
+    """What the scheduler writes when it takes a volume back."""
+    release = claim_decisions.ReleaseVolume(
+        name="given", uid="u", claim="default/waits", reserved=reserved
+    )
+    return sent(release, storage.Volume(name="given"))
+
+
+def sent(change: claim_requests.Change, value: claim_requests.Wanted) -> dict[str, Any]:
+    """The patch of a change, without its preconditions."""
     target = claim_requests.Target(
-        kind=kinds.Kind.VOLUME if volume else kinds.Kind.CLAIM,
-        key=volume or "default/waits",
+        kind=kinds.Kind.VOLUME if isinstance(value, storage.Volume) else kinds.Kind.CLAIM,
+        key="",
         uid="",
         version="",
-        value=of_volume if volume else value,
+        value=value,
     )
-    patch = claim_requests.patch(target, binding, schedulers=(USER,), since=1.0)
+    patch = claim_requests.patch(target, change, schedulers=(USER,), since=1.0)
     for precondition in ("uid", "resourceVersion"):
         del patch["metadata"][precondition]
     return patch
+
+
+def referring(name: str) -> dict[str, Any]:
+    """A patch that gives a volume to a claim of this name."""
+    return {"spec": {"claimRef": {"namespace": "default", "name": name, "uid": "u"}}}
 
 
 def allocated(*consumers: str) -> dict[str, Any]:
@@ -99,9 +117,35 @@ ATTEMPTS = {
     "size": of_claim("waits", {"spec": {"volumeName": "free"}}, "spec"),
     "a claim that has a volume": of_claim("bound", asked(None), "has a volume already"),
     "gives a volume": of_volume("free", asked("free")),
-    "takes a volume back": of_volume(
-        "given", {"spec": {"claimRef": None}, **notes(**{BOUND_BY: None})}
+    "takes a volume back": of_volume("given", taken_back()),
+    "takes back what somebody else gave": of_volume("others", taken_back(), "is reserved for"),
+    "takes the UID from what somebody else gave": of_volume(
+        "others", {"spec": {"claimRef": {"uid": None}}}, "by somebody else"
     ),
+    "gives to another what somebody gave": of_volume("given", referring("selected"), "reserved"),
+    "gives to another of the same name": of_volume("given", referring("waits"), "somebody else"),
+    "fills a reservation in": of_volume("reserved", asked("reserved", reserved=True)),
+    "takes back what fills a reservation": of_volume("filled", taken_back(reserved=True)),
+    "takes a reservation away": of_volume(
+        "reserved", taken_back(), "reserved for claim default/wa"
+    ),
+    "takes a filled reservation away": of_volume("filled", taken_back(), "reserved for claim"),
+    "gives what is reserved to another": of_volume(
+        "reserved", referring("selected"), "reserved for claim default/waits"
+    ),
+    "notes that it chose the claim": of_volume(
+        "reserved", notes(**{BOUND_BY: "yes"}), "metadata.annotations"
+    ),
+    "notes so while it fills it in": of_volume(
+        "reserved", {**referring("waits"), **notes(**{BOUND_BY: "yes"})}, "metadata.annotations"
+    ),
+    "notes what somebody gave": of_volume(
+        "others", notes(**{f"{USER}/volume-binding": "n1 now"}), "metadata.annotations"
+    ),
+    "forgets who chose the claim": of_volume(
+        "given", notes(**{BOUND_BY: None}), "metadata.annotations"
+    ),
+    "forgets its own note": of_volume("given", notes(**{f"{USER}/volume-binding": None})),
     "reclaim policy": of_volume(
         "free", {"spec": {"persistentVolumeReclaimPolicy": "Delete"}}, "spec"
     ),
@@ -112,6 +156,9 @@ ATTEMPTS = {
     "allocates": of_device("unused", {"status": allocated("a")}),
     "shares a device": of_device("used", {"status": allocated("a", "b")}),
     "gives a device back": of_device("used", {"status": {"allocation": None, "reservedFor": None}}),
+    "takes the reservations only": of_device(
+        "used", {"status": {"reservedFor": None}}, "reservedFor"
+    ),
     "somebody's reservation": of_device("used", {"status": allocated("b")}, "status.reservedFor"),
     "label of a claim for devices": of_device(
         "unused", {"metadata": {"labels": {"a": "b"}}}, "metadata.labels"
@@ -137,10 +184,10 @@ def claim(name: str, annotations: dict[str, str], **spec: Any) -> dict[str, Any]
     }
 
 
-def volume(name: str, **spec: Any) -> dict[str, Any]:
+def volume(name: str, annotations: dict[str, str], **spec: Any) -> dict[str, Any]:
     """A volume that nobody ever mounts."""
     return {
-        "metadata": {"name": name, "annotations": {BOUND_BY: "yes"} if spec else {}},
+        "metadata": {"name": name, "annotations": annotations},
         "spec": {
             "accessModes": ["ReadWriteOnce"],
             "capacity": {"storage": "1Gi"},
@@ -152,6 +199,7 @@ def volume(name: str, **spec: Any) -> dict[str, Any]:
     }
 
 
+CHOSEN, NOTED = {BOUND_BY: "yes"}, {f"{USER}/volume-binding": "n1 1970-01-01T00:00:01Z"}
 CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
 CLASS = {
     "metadata": {"name": "nobody"},
@@ -190,17 +238,22 @@ def plane(installed: installations.Installed) -> Iterator[control_plane.ControlP
         claim("selected", {SELECTED: "n1", "a/volume-binding": "x", "kept": ""}, resources=LARGE),
     )
     plane.api.create(CLAIMS, claim("bound", {}, volumeName="taken"))
-    plane.api.create(VOLUMES, volume("free"))
-    plane.api.create(VOLUMES, volume("released", claimRef=GONE))
-    plane.api.create(VOLUMES, volume("taken", claimRef=given_to(plane, "bound")))
-    small = volume("given", claimRef=given_to(plane, "waits"), capacity={"storage": "1Mi"})
-    plane.api.create(VOLUMES, small)
-    status = {"status": {"phase": "Available"}}
-    path = f"{VOLUMES}/given/status"
-    plane.api.request("PATCH", path, status, headers={"content-type": MERGE})
+    waits = given_to(plane, "waits")
+    plane.api.create(VOLUMES, volume("free", {}))
+    plane.api.create(VOLUMES, volume("released", CHOSEN, claimRef=GONE))
+    plane.api.create(VOLUMES, volume("taken", CHOSEN, claimRef=given_to(plane, "bound")))
+    for name, noted, of in (
+        ("given", CHOSEN | NOTED, waits),
+        ("others", CHOSEN, waits),
+        ("reserved", {}, {**waits, "uid": ""}),
+        ("filled", NOTED, waits),
+    ):
+        plane.api.create(VOLUMES, volume(name, noted, claimRef=of, capacity={"storage": "1Mi"}))
+        status = {"status": {"phase": "Available"}}
+        path = f"{VOLUMES}/{name}/status"
+        plane.api.request("PATCH", path, status, headers={"content-type": MERGE})
     expected = {
-        "free": "Available",
-        "given": "Available",
+        **dict.fromkeys(("filled", "free", "given", "others", "reserved"), "Available"),
         "released": "Released",
         "taken": "Bound",
     }

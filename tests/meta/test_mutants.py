@@ -5,6 +5,7 @@ import shlex
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests import mutants
 from tests.simulation import faults
@@ -16,16 +17,14 @@ SURVIVORS_PART = 0.05
 
 @pytest.mark.parametrize("mutant", KNOWN.values(), ids=lambda mutant: mutant.name)
 def test_a_mutant_can_be_planted_and_its_command_exists(mutant: mutants.Mutant) -> None:
-    """Its code is there once, its fault is valid Python, and its test or simulated fault exists."""
+    """Its text occurs once, its fault can be read, and its test or simulated fault is there."""
     assert mutant.breaks.endswith(".")
     assert bool(mutant.found_by) != bool(mutant.survives)
-    text = (mutants.ROOT / mutant.file).read_text()
-    ast.parse(mutant.planted(text))
-    row = text.count("\n", 0, mutant.span(text)[0]) + 1
-    around = [
-        name for name, (first, last) in mutants.definitions(ast.parse(text)) if first <= row <= last
-    ]
-    assert mutant.inside == (around or [""])[-1], "`inside` names the innermost function or class"
+    planted = mutant.planted((mutants.ROOT / mutant.file).read_text())
+    if mutant.file.endswith(".py"):
+        ast.parse(planted)
+    else:
+        assert list(yaml.safe_load_all(planted))
     if mutant.found_by.startswith(mutants.SIMULATE):
         words = shlex.split(mutant.found_by)
         named = {word.removeprefix("--fault=") for word in words if word.startswith("--fault=")}
