@@ -17,14 +17,20 @@ SURVIVORS_PART = 0.05
 
 @pytest.mark.parametrize("mutant", KNOWN.values(), ids=lambda mutant: mutant.name)
 def test_a_mutant_can_be_planted_and_its_command_exists(mutant: mutants.Mutant) -> None:
-    """Its text occurs once, its fault can be read, and its test or simulated fault is there."""
+    """Its code is there once, its fault can be read, and its test or simulated fault exists."""
     assert mutant.breaks.endswith(".")
     assert bool(mutant.found_by) != bool(mutant.survives)
-    planted = mutant.planted((mutants.ROOT / mutant.file).read_text())
-    if mutant.file.endswith(".py"):
-        ast.parse(planted)
-    else:
+    text = (mutants.ROOT / mutant.file).read_text()
+    planted = mutant.planted(text)
+    if mutant.file.endswith(".yaml"):
         assert list(yaml.safe_load_all(planted))
+        assert not mutant.inside
+    else:
+        ast.parse(planted)
+        row = text.count("\n", 0, mutant.span(text)[0]) + 1
+        spans = mutants.definitions(ast.parse(text))
+        around = [name for name, (first, last) in spans if first <= row <= last]
+        assert mutant.inside == (around or [""])[-1], "`inside` names the innermost definition"
     if mutant.found_by.startswith(mutants.SIMULATE):
         words = shlex.split(mutant.found_by)
         named = {word.removeprefix("--fault=") for word in words if word.startswith("--fault=")}

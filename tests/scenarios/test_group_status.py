@@ -15,13 +15,20 @@ WAYS = pytest.mark.parametrize("volcano", [False, True], ids=["ours", "volcano"]
 
 
 def told(
-    picture: str, *finished: str, actions: str = "allocate, backfill", volcano: bool = False
+    picture: str,
+    *finished: str,
+    actions: str = "allocate, backfill",
+    volcano: bool = False,
+    end: str = "Succeeded",
 ) -> decisions.GroupStatus:
-    """What one cycle says of group a; the pods of these names are done."""
+    """What one cycle says of group a; the pods of these names have this end."""
     documents = pictures.documents(picture)
     for document in documents:
         if document["metadata"]["name"] in finished:
-            document["status"]["phase"] = "Succeeded"
+            document["status"]["phase"] = end
+        if document["kind"] == "PodGroup":
+            name = {"scheduling.volcano.sh/scheduler-name": pictures.SCHEDULER}
+            document["metadata"].setdefault("annotations", {}).update(name)
     tree: dict[str, Any] = {"actions": actions, "tiers": running.tiers(TIERS)}
     if volcano:
         tree["compatibility"] = "volcano"
@@ -123,6 +130,51 @@ def test_a_group_is_completed_when_all_its_pods_are_done(
     picture = f"node n1 cpu=4 queue q job q/a min=1 phase=Running {pods}"
     assert told(picture, *done).phase is ours
     assert told(picture, *done, volcano=True).phase is volcanos
+
+
+ENDED = {
+    "it failed": ("min=1 phase=Running n1", ("a-0",)),
+    "it failed before its phase was written": ("min=1 phase=Inqueue n1", ("a-0",)),
+    "one failed, and the others were deleted": ("min=3 phase=Unknown n1", ("a-0",)),
+    "all have failed, and were deleted": ("min=2 phase=Completed", ()),
+}
+
+
+@WAYS
+@pytest.mark.parametrize(("pods", "failed"), ENDED.values(), ids=ENDED)
+def test_a_group_waits_for_nothing_once_its_pods_have_ended(
+    pods: str, failed: tuple[str, ...], volcano: bool
+) -> None:
+    """Whatever came of them; what it was told while it waited doesn't hold any more."""
+    status = told(f"node n1 cpu=4 queue q job q/a {pods}", *failed, volcano=volcano, end="Failed")
+    assert (status.phase, status.reason) == (jobs.Phase.COMPLETED, None)
+    before = jobs.Condition(type="Unschedulable", status="True", reason="NotEnoughTasks")
+    assert conditions(status, before) == {"Unschedulable": "False"}
+
+
+STILL_WAITS = {
+    "one is created again": ("min=1 phase=Completed n1 -@9", ("a-0",), "NeverFits"),
+    "one is behind a gate": ("min=1 phase=Completed n1 !", ("a-0",), "SchedulingGated"),
+    "one of two failed, the other runs": ("min=2 phase=Running n1 n1", ("a-0",), "NotEnoughTasks"),
+    "it never had pods": ("min=2 phase=Inqueue", (), "NotEnoughTasks"),
+}
+
+
+@pytest.mark.parametrize(("pods", "failed", "code"), STILL_WAITS.values(), ids=STILL_WAITS)
+def test_a_group_with_a_pod_that_may_still_run_waits(
+    pods: str, failed: tuple[str, ...], code: str
+) -> None:
+    """Its phase isn't Completed, and it has a reason."""
+    status = told(f"node n1 cpu=4 queue q job q/a {pods}", *failed, end="Failed")
+    assert status.phase is not jobs.Phase.COMPLETED
+    assert status.reason is not None
+    assert status.reason.code == code
+
+
+def test_nobody_is_to_create_pods_while_a_gang_is_being_deleted() -> None:
+    """Its pods count until they are gone: more may come, or not."""
+    status = told("node n1 cpu=4 queue q job q/a min=2 phase=Running n1 ~n1 ~n1", "a-0")
+    assert (status.phase, status.reason) == (jobs.Phase.RUNNING, None)
 
 
 def test_a_pod_that_cant_be_used_waits_too() -> None:

@@ -86,8 +86,10 @@ class VolumeRequests:
         target, verdict = outcome.write.target, outcome.verdict
         self._observe(verdict)
         key, claim = _key(target.kind, target.key), _claim(outcome.write.change)
+        # Then the job is told so, until a cycle says otherwise.
+        was_refused = claim in self._failed.refused
         differs = self._settle(outcome)
-        if differs or key in self._overlooked:
+        if differs or key in self._overlooked or was_refused:
             self._overlooked.discard(key)
             self._changed()
         if self._failed.take(verdict, outcome.message, claim=claim, written=key):

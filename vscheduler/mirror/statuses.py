@@ -314,10 +314,13 @@ def _conditions(
     status: decisions.GroupStatus, known: Mapping[str, jobs.Condition]
 ) -> Iterable[jobs.Condition]:
     """Iterate over the conditions that this cycle sets."""
-    if status.ready:
+    completed = status.phase is jobs.Phase.COMPLETED and status.reason is None
+    if status.ready or completed:
         old = known.get(UNSCHEDULABLE)
         if old is not None and old.status == "True":
-            yield jobs.Condition(type=UNSCHEDULABLE, status="False", reason=SCHEDULED)
+            why = SCHEDULED if status.ready else str(jobs.Phase.COMPLETED)
+            yield jobs.Condition(type=UNSCHEDULABLE, status="False", reason=why)
+    if status.ready:
         yield jobs.Condition(type=SCHEDULED, status="True", reason=READY_REASON)
     elif status.reason is not None:
         reason = str(status.reason.code)

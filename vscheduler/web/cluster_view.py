@@ -268,9 +268,9 @@ def _job_row(
     told = written = None
     if status is None:
         phase, running = job.phase, job.counts[jobs.TaskStatus.RUNNING]
-        written = next((each for each in job.state.conditions if _says_why(each)), None)
-        if written is None and phase is not jobs.Phase.COMPLETED:
-            told = pod_groups.reason_without_pods(job)
+        if phase is not jobs.Phase.COMPLETED:
+            written = next((each for each in job.state.conditions if _says_why(each)), None)
+            told = pod_groups.reason_without_pods(job) if written is None else None
     else:
         phase, running, told = status.phase, status.running, status.reason
     waits = phase in jobs.YOUNG or told is not None or written is not None

@@ -115,12 +115,14 @@ async def test_a_request_whose_answer_was_lost_is_not_repeated(serve: Serve) -> 
 
 
 async def test_what_the_api_server_refuses_is_told_to_the_job(serve: Serve) -> None:
-    """In its own words."""
-    answers = {f"{CLAIMS}data-0": [403] * 3}
-    async with worlds.world(serve, with_claims(), answers=answers) as made:
+    """In its own words, until a request succeeds: that alone changes nothing else that is seen."""
+    codes = [403] * 1000
+    async with worlds.world(serve, with_claims(), answers={f"{CLAIMS}data-0": codes}) as made:
         keep_claims(made)
-        text = "the API server refuses to have claim data-0 (csi.example.com) bound: no"
-        await patience.until(lambda: text in str(made.statuses("train")))
+        refused = "the API server refuses to have claim data-0 (csi.example.com) bound: no"
+        await patience.until(lambda: refused in str(made.statuses("train")))
+        codes.clear()
+        await patience.until(lambda: "waiting for claim data-" in str(made.statuses("train")[-1]))
 
 
 async def test_requests_of_a_deleted_job_are_withdrawn(serve: Serve) -> None:

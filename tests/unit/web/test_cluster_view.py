@@ -101,6 +101,18 @@ def test_a_job_without_a_turn_keeps_its_written_reason() -> None:
     assert all(row.waits and row.since for row in rows)
 
 
+def test_a_job_that_has_completed_doesnt_wait() -> None:
+    """Whatever was written into its conditions before."""
+    found = clusters.three_queues(NOW)
+    condition = {"type": "Unschedulable", "status": "True", "message": "needs more than there is"}
+    for each in found:
+        if each["kind"] == "PodGroup":
+            each["status"].update(phase="Completed", conditions=[condition])
+    made = stage.Stage(found, NOW)
+    made.past.cycle(made.taken, replace(made.result, groups=()))
+    assert not any(row.waits or row.message for row in view_of(made).job_rows)
+
+
 def test_a_job_whose_pods_are_gone_stays_with_its_state_and_why() -> None:
     """Cycles leave it out once nobody can say whose it is; what has completed doesn't wait."""
     found = [

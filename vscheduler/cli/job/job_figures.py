@@ -119,7 +119,7 @@ def _job(group: Object, pods: list[Object] | None, key: str, places: Places) -> 
     conditions = {each.get("type"): each for each in status.get("conditions") or ()}
     phase = status.get("phase") or jobs.Phase.PENDING
     said = conditions.get(queue_figures.UNSCHEDULABLE) or {}
-    told = said if said.get("status") == "True" else {}
+    told = said if said.get("status") == "True" and phase != jobs.Phase.COMPLETED else {}
     scheduled = conditions.get("Scheduled") or {}
     created = queue_figures.instant(metadata.get("creationTimestamp"))
     changed = queue_figures.instant(scheduled.get("lastTransitionTime"))

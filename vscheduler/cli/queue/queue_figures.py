@@ -180,8 +180,15 @@ def group(found: Object) -> Group:
 
 
 def waiting(name: str, groups: Iterable[Group]) -> list[Group]:
-    """Return the queue's PodGroups that wait with a reason, oldest first."""
-    found = [each for each in groups if each.queue == name and each.waits_because]
+    """Return the queue's PodGroups that wait with a reason, oldest first.
+
+    A Completed PodGroup waits for nothing, whatever a scheduler has left in its conditions.
+    """
+    found = [
+        each
+        for each in groups
+        if each.queue == name and each.waits_because and each.phase != jobs.Phase.COMPLETED
+    ]
     return sorted(found, key=lambda each: (each.created, each.key))
 
 

@@ -66,6 +66,9 @@ SCHEDULED = frozenset(
 )
 """Statuses that make a PodGroup Running at the end of a cycle. Binding is not among them."""
 
+FINISHED = (TaskStatus.SUCCEEDED, TaskStatus.FAILED)
+"""Statuses of pods that have come to an end."""
+
 WAITING = (TaskStatus.PENDING, TaskStatus.GATED)
 """Statuses of pods without a node."""
 
@@ -290,8 +293,11 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """Amounts held above minResources; all without these (Volcano: GetElasticResources)."""
     has_all: ClassVar[bool]
     """Whether no pod waits, and all minimums are met, whatever phase is stored."""
+    finished: ClassVar[bool]
+    """Whether all pods have come to an end, or are gone since. Such a job waits for nothing,
+    however many of its pods failed: if more are created, it isn't finished any more."""
     fully_scheduled: ClassVar[bool]
-    """Whether the PodGroup has started, no pod waits, and all minimums are met."""
+    """Whether the PodGroup is finished, or has started, no pod waits, and all minimums are met."""
     protected: ClassVar[bool]
     """Whether the PodGroup forbids eviction of its pods."""
     _memo: ClassVar[dict[str, Any]]
@@ -310,6 +316,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         surplus = [(name, has - least.get(name, 0)) for name, has in self.allocated.items()]
         waits_for_pods = ready < self.min_member or 0 < scheduled < self.min_member
         has_all = not (waits_for_pods or any(self.counts[each] for each in WAITING))
+        finished = self._is_finished()
         self.__dict__.update(
             ready_tasks=ready,
             valid_tasks=valid,
@@ -317,10 +324,17 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             pending_best_effort=waits,
             elastic={name: amount for name, amount in surplus if amount > 0},
             has_all=has_all,
-            fully_scheduled=has_all and self.state.phase not in YOUNG,
+            finished=finished,
+            fully_scheduled=finished or (has_all and self.state.phase not in YOUNG),
             protected=self.preemptable.lower() == "false",
             _memo={},
         )
+
+    def _is_finished(self) -> bool:
+        total = sum(self.counts.values())
+        if self.rejections or not total:
+            return not self.rejections and self.state.phase is Phase.COMPLETED
+        return sum(self.counts[each] for each in FINISHED) == total
 
     def memo(self, key: str, compute: Callable[[], Value]) -> Value:
         """Return the value under this key, computed on first use, from the job alone."""

@@ -35,8 +35,6 @@ REPORTED_TO_PODS = NODES_HELP | {decisions.ReasonCode.QUEUE_BARRED}
 
 UNCONFIRMED = (jobs.TaskStatus.ALLOCATED, jobs.TaskStatus.BINDING)
 
-FINISHED = (jobs.TaskStatus.SUCCEEDED, jobs.TaskStatus.FAILED)
-
 
 def close(session: working.Session, faults: tuple[decisions.Fault, ...]) -> decisions.CycleResult:
     """Return everything that the session decided, in canonical order."""
@@ -157,13 +155,15 @@ def phase(
 
     Binds of this cycle don't count yet; a pod being deleted counts while the pod is on a node.
     Volcano: session.getPodGroupPhase. Here a group isn't Completed with a minMember of 0 when
-    no pod ever ran.
+    no pod ever ran, and it is Completed when only pods that have finished are left, or none.
     """
+    if state.job.finished:
+        return jobs.Phase.COMPLETED
     if state.counts[jobs.TaskStatus.RUNNING] and unschedulable:
         return jobs.Phase.UNKNOWN
     scheduled = state.scheduled_tasks + _releasing(state)
     if scheduled >= max(1, state.job.min_member):
-        others = scheduled - sum(state.counts[status] for status in FINISHED)
+        others = scheduled - sum(state.counts[status] for status in jobs.FINISHED)
         others += rules.unfinished_without_node(state)
         return jobs.Phase.RUNNING if others else jobs.Phase.COMPLETED
     return jobs.Phase.INQUEUE if state.phase is jobs.Phase.INQUEUE else jobs.Phase.PENDING
@@ -296,8 +296,10 @@ def _group(
     reason = reasons.after_refusal(reason, _refused_before(session, state))
     unsure = sum(state.status(each.task) in UNCONFIRMED for each in refused)
     placed = _placed(session, state) if session.decided.pipelined else state.ready_tasks
-    lacks = rules.lacks_minimum(state, placed)
-    unschedulable = bool(job.tasks) and lacks and not _is_terminating(state)
+    terminating = _is_terminating(state)
+    if terminating and reason is not None and reason.code in reasons.LACKS_PODS:
+        reason = None  # nobody knows yet whether more pods come
+    unschedulable = bool(job.tasks) and rules.lacks_minimum(state, placed) and not terminating
     waiting: tuple[jobs.Task, ...] = ()
     if reason is not None and state.counts[jobs.TaskStatus.PENDING]:
         waiting = tuple(state.tasks(jobs.TaskStatus.PENDING))

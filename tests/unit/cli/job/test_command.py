@@ -61,6 +61,14 @@ def test_list(run: Run) -> None:
     assert [row["REASON"] for row in rows] == ["the largest hole is 0 cpu on n1", "-", "-"]
 
 
+def test_a_job_that_has_completed_doesnt_wait(run: Run, source: job_objects.Fake) -> None:
+    """Even if a scheduler has left a condition that says why it waited."""
+    found = {each["metadata"]["name"]: each for each in source.found[Kind.POD_GROUP]}
+    found["big"]["status"]["phase"] = "Completed"
+    assert "job/train" not in run("list", "-o", "name", "--state=waiting").stdout
+    assert "is finished." in run("why", "job/train").stdout
+
+
 @pytest.mark.parametrize(
     ("words", "shown"),
     [

@@ -84,6 +84,20 @@ def test_who_waits_is_told_by_age(name: str, expected: list[str]) -> None:
     assert [each.key for each in queue_figures.waiting(name, GROUPS)] == expected
 
 
+@pytest.mark.parametrize(
+    ("phase", "waits"),
+    [("Pending", 1), ("Inqueue", 1), ("Running", 1), ("Unknown", 1), ("Completed", 0)],
+)
+def test_a_group_that_has_completed_doesnt_wait(phase: str, waits: int) -> None:
+    """Whatever its conditions say: schedulers may leave them behind."""
+    conditions = [{"type": "Unschedulable", "status": "True", "message": "1 of 2 pods exist"}]
+    status = {"phase": phase, "conditions": conditions}
+    found = queue_figures.group(
+        {"metadata": {"name": "a", "namespace": "team"}, "spec": {"queue": "q"}, "status": status}
+    )
+    assert len(queue_figures.waiting("q", [found])) == waits
+
+
 def test_a_phase_that_nobody_has_written_is_pending() -> None:
     """The PodGroup is new, or its scheduler is down."""
     assert GROUP_COUNTS["default", "Pending"] == 1
