@@ -3,7 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
-from vscheduler.core.model import jobs
+from vscheduler.core.model import jobs, unassigned_pods
 from vscheduler.explain import changes, search
 from vscheduler.mirror.decode import wire
 from vscheduler.mirror.translate import pods as translated
@@ -48,25 +48,14 @@ def _roles_to_name(job: jobs.Job) -> Iterator[changes.Mark]:
     """Yield a role that lacks pods for each waiting pod without a role of the job."""
     present = _of_role(job)
     wanted = [role for role, minimum in _minimums(job) for _ in range(minimum - present[role])]
-    lost = (
-        task
-        for task in sorted(job.tasks, key=lambda each: each.name)
-        if task.status in jobs.WAITING and task.role not in job.min_task_member
-    )
-    for task, role in zip(lost, wanted, strict=False):
+    for task, role in zip(unassigned_pods.without_role(job), wanted, strict=False):
         yield changes.Mark(pod=task.uid, key=translated.ROLE, value=role)
 
 
 def _sub_groups_to_name(job: jobs.Job) -> Iterator[changes.Mark]:
     """Yield labels for waiting pods that a policy selects and that lack its label keys."""
     for policy in job.sub_groups:
-        lost = [
-            task
-            for task in sorted(job.tasks, key=lambda each: each.name)
-            if task.status in jobs.WAITING
-            and policy.values(task.labels) is None
-            and (policy.selector is None or policy.selector.matches(task.labels))
-        ]
+        lost = unassigned_pods.without_sub_group(job, policy)
         missing = policy.minimum - _whole(job, policy)
         for at, task in enumerate(lost[: max(0, missing) * policy.size]):
             for key in policy.keys:

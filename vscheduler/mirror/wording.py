@@ -7,7 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 
 from vscheduler.core.model import decisions, jobs, queues
 from vscheduler.core.preemption import partial_gangs
-from vscheduler.mirror import device_wording, gang_wording, phrases, refusal_wording, volume_wording
+from vscheduler.mirror import (
+    device_wording,
+    gang_wording,
+    membership_wording,
+    phrases,
+    refusal_wording,
+    volume_wording,
+)
 
 Code = decisions.ReasonCode
 
@@ -118,44 +125,6 @@ def _plugin_failed(reason: decisions.Reason) -> str:
     if reason.subject:
         return f"plugin {reason.subject} failed on this job; the scheduler's log says why"
     return "a plugin of the scheduler failed on this job; the scheduler's log says which and why"
-
-
-def _too_few_pods(reason: decisions.Reason) -> str:
-    missing = reason.minimum - reason.tasks
-    return (
-        f"{reason.tasks} of {phrases.pods(reason.minimum)} exist (minMember {reason.minimum}); "
-        f"create {missing} more, or lower minMember"
-    )
-
-
-def _too_few_of_role(reason: decisions.Reason) -> str:
-    missing = reason.minimum - reason.tasks
-    return (
-        f"{reason.tasks} of {phrases.pods(reason.minimum)} of role {reason.role} exist "
-        f"(minTaskMember {reason.role}: {reason.minimum}); create {missing} more"
-    )
-
-
-def _too_few_sub_groups(reason: decisions.Reason) -> str:
-    groups = f"{reason.minimum} sub-group{'' if reason.minimum == 1 else 's'}"
-    return (
-        f"{reason.tasks} of {groups} of policy {reason.subject or '(no name)'} have all their pods "
-        f"(minSubGroups {reason.minimum}); create the others"
-    )
-
-
-def _too_few_of_sub_group(reason: decisions.Reason) -> str:
-    missing = reason.minimum - reason.tasks
-    return (
-        f"{reason.tasks} of {phrases.pods(reason.minimum)}{_sub_group(reason)} exist "
-        f"(subGroupSize {reason.minimum}); create {missing} more"
-    )
-
-
-def _sub_group(reason: decisions.Reason) -> str:
-    labels = phrases.listed([f"{key}={value}" for key, value in (reason.sub_group or {}).items()])
-    named = f" with {labels}" if labels else ""
-    return f" of the sub-group{named} of policy {reason.subject or '(no name)'}"
 
 
 def _not_leaf(reason: decisions.Reason) -> str:
@@ -366,7 +335,7 @@ def _waits_for_volumes(reason: decisions.Reason) -> str:
 def _gated(reason: decisions.Reason) -> str:
     group, setting = "", "minMember"
     if reason.sub_group is not None:
-        group, setting = _sub_group(reason), "subGroupSize"
+        group, setting = membership_wording.sub_group(reason), "subGroupSize"
     return (
         f"{reason.tasks} of {phrases.pods(reason.minimum)}{group} may be placed "
         f"({setting} {reason.minimum}); the others wait behind their scheduling gates"
@@ -432,10 +401,10 @@ _SENTENCES: Mapping[Code, Callable[[decisions.Reason], str]] = {
     Code.QUEUE_BARRED: _queue_barred,
     Code.PLUGIN_FAILED: _plugin_failed,
     Code.POD_REJECTED: _pod_rejected,
-    Code.TOO_FEW_PODS: _too_few_pods,
-    Code.TOO_FEW_OF_ROLE: _too_few_of_role,
-    Code.TOO_FEW_SUB_GROUPS: _too_few_sub_groups,
-    Code.TOO_FEW_OF_SUB_GROUP: _too_few_of_sub_group,
+    Code.TOO_FEW_PODS: membership_wording.too_few_pods,
+    Code.TOO_FEW_OF_ROLE: membership_wording.too_few_of_role,
+    Code.TOO_FEW_SUB_GROUPS: membership_wording.too_few_sub_groups,
+    Code.TOO_FEW_OF_SUB_GROUP: membership_wording.too_few_of_sub_group,
     Code.NOT_LEAF: _not_leaf,
     Code.SET_ASIDE: _set_aside,
     Code.BAD_SETTING: _bad_setting,

@@ -19,6 +19,7 @@ from vscheduler.core.model import (
     refusals,
     resources,
     snapshot,
+    unassigned_pods,
 )
 from vscheduler.core.model import nodes as tables
 
@@ -238,6 +239,8 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True):
     """Another object involved: a ResourceQuota, an ancestor of the queue, or a DeviceClass."""
     sub_group: Mapping[str, str] | None = None
     """Labels of a sub-group that `tasks` and `minimum` belong to then; `subject` is its policy."""
+    unassigned: unassigned_pods.UnassignedPods | None = None
+    """Pods that count for no role or sub-group, where one lacks pods."""
     problem: queues.QueueProblem | None = None
     """Why the queue is excluded from scheduling."""
     leaves: tuple[str, ...] = ()

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from vscheduler.core.api import contracts, views
-from vscheduler.core.model import decisions, durations, jobs
+from vscheduler.core.model import decisions, durations, jobs, unassigned_pods
 
 
 class Gang(contracts.Plugin):
@@ -41,6 +41,7 @@ class Gang(contracts.Plugin):
                         role=role,
                         tasks=present,
                         minimum=minimum,
+                        unassigned=unassigned_pods.of_role(job),
                     )
         lacking = None if state.sub_groups is None else state.sub_groups.lacking(jobs.VALID)
         if lacking is not None:
@@ -51,6 +52,7 @@ class Gang(contracts.Plugin):
                 subject=policy.name,
                 tasks=whole,
                 minimum=policy.minimum,
+                unassigned=unassigned_pods.of_sub_group(job, policy),
             )
         present = state.valid_tasks
         if present < job.min_member:

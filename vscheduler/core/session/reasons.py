@@ -21,6 +21,7 @@ from vscheduler.core.model import (
     queues,
     refusals,
     resources,
+    unassigned_pods,
 )
 from vscheduler.core.session import job_state
 from vscheduler.core.session import session as working
@@ -163,9 +164,15 @@ def short_sub_group(state: job_state.JobState) -> decisions.Reason | None:
     code = decisions.ReasonCode.TOO_FEW_OF_SUB_GROUP
     if usable + gated >= policy.size:
         code = decisions.ReasonCode.GATED
-    labels = dict(zip(policy.keys, values, strict=True))
-    numbers = {"tasks": usable, "minimum": policy.size}
-    return of(state, code, subject=policy.name, sub_group=labels, **numbers)
+    return of(
+        state,
+        code,
+        subject=policy.name,
+        sub_group=dict(zip(policy.keys, values, strict=True)),
+        tasks=usable,
+        minimum=policy.size,
+        unassigned=unassigned_pods.of_sub_group(state.job, policy),
+    )
 
 
 def no_room(
