@@ -283,3 +283,33 @@ def test_a_pod_whose_bind_was_refused_has_no_node_before_the_next_bind(
     (status,) = running.run(documents, tree, carried=carried).groups
     assert status.reason is not None
     assert "bind pod default/a-0 to n1, and 1 more: denied" in wording.sentence(status.reason)
+
+
+CREATORS = {
+    "a Job": ("batch/v1", "Job", "job/late"),
+    "a Volcano Job": ("batch.volcano.sh/v1alpha1", "Job", "vcjob/late"),
+    "a RayCluster": ("ray.io/v1", "RayCluster", "raycluster/late"),
+    "a pod, which is gone": ("v1", "Pod", ""),
+}
+
+
+@pytest.mark.parametrize("pods", ["", "-"], ids=["none", "some"])
+@pytest.mark.parametrize(("version", "kind", "creator"), CREATORS.values(), ids=CREATORS)
+def test_who_has_an_owner_isnt_told_to_create_pods(
+    version: str, kind: str, creator: str, pods: str
+) -> None:
+    """The owner creates them, if it isn't suspended or waiting itself."""
+    documents = pictures.documents(f"node n1 cpu=4 queue q job q/a min=2 phase=Inqueue {pods}")
+    for each in documents:
+        if each["kind"] == "PodGroup":
+            each["metadata"]["annotations"] = {"scheduling.volcano.sh/scheduler-name": "vscheduler"}
+            each["metadata"]["ownerReferences"] = [
+                {"apiVersion": version, "kind": kind, "name": "late", "uid": "u"}
+            ]
+    tree = {"actions": "allocate", "tiers": running.tiers(TIERS)}
+    (status,) = running.run(documents, tree).groups
+    assert status.reason is not None
+    said = wording.sentence(status.reason)
+    assert said.startswith(f"{'1' if pods else '0'} of 2 pods exist (minMember 2); ")
+    assert (creator or "; create ") in said
+    assert bool(creator) is ("; create " not in said)

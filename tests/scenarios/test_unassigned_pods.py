@@ -16,7 +16,7 @@ CASES = {
     ),
     "no role, and too few": (
         "min=3 roles=prefill:1,decode:2 prefill:- -",
-        f"1 pod has no role (a-1): set volcano.sh/task-spec; {DECODE}; create 2 more, with those",
+        f"1 pod has no role (a-1): set volcano.sh/task-spec; {DECODE}; create 2 more",
     ),
     "no role behind a gate": (
         "min=3 roles=prefill:1,decode:2 prefill:- ! !",

@@ -62,7 +62,9 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it has no pods and isn't admitted: `starts` and the remedies are about its admission,
     after which its owner creates the pods."""
     uncreated: int = 0
-    """How many pods must be created by the job's owner, as there is none to copy for a trial."""
+    """How many pods must be created, as there is none to copy for a trial."""
+    owner: str = ""
+    """What creates the job's pods, if known."""
     trials: int
     """How many changed clusters were tried."""
     spent: int
@@ -108,6 +110,7 @@ def explain(
         remedies=tuple(remedy for name, _ in FINDERS for remedy in found.get(name, ())),
         for_admission=tried.for_admission,
         uncreated=0 if waiting.tasks or tried.for_admission else max(1, waiting.min_member),
+        owner=waiting.owner,
         trials=tried.count,
         spent=budget - tried.left,
         cut=tuple(cut),

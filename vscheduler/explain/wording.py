@@ -76,7 +76,7 @@ def remedy_lines(explanation: remedies.Explanation) -> list[str]:
     """Return what would start the job as lines of text."""
     messages = [sentence(each) for each in explanation.remedies]
     if explanation.uncreated:
-        return [phrases.without_pods(explanation.uncreated)]
+        return [phrases.without_pods(explanation.uncreated, explanation.owner)]
     untried = explanation.untried
     return phrases.remedies(
         explanation.starts,

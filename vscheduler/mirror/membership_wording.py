@@ -10,11 +10,11 @@ ROLE = "volcano.sh/task-spec"
 
 
 def too_few_pods(reason: decisions.Reason) -> str:
-    """Return how many pods of minMember exist."""
-    return (
-        f"{reason.tasks} of {phrases.pods(reason.minimum)} exist (minMember {reason.minimum}); "
-        f"create {reason.minimum - reason.tasks} more, or lower minMember"
-    )
+    """Return how many pods of minMember exist, and who creates the others."""
+    there = f"{reason.tasks} of {phrases.pods(reason.minimum)} exist (minMember {reason.minimum})"
+    if reason.owner and not reason.tasks:
+        return f"{there}; {phrases.creates(reason.owner)}"
+    return f"{there}; {_create(reason)}, or lower minMember"
 
 
 def too_few_of_role(reason: decisions.Reason) -> str:
@@ -23,8 +23,7 @@ def too_few_of_role(reason: decisions.Reason) -> str:
         f"{reason.tasks} of {phrases.pods(reason.minimum)} of role {reason.role} exist "
         f"(minTaskMember {reason.role}: {reason.minimum})"
     )
-    create = f"create {reason.minimum - reason.tasks} more"
-    aside = reason.unassigned
+    create, aside = _create(reason), reason.unassigned
     if aside is None:
         return f"{there}; {create}"
     if not aside.role:
@@ -44,7 +43,10 @@ def too_few_sub_groups(reason: decisions.Reason) -> str:
         f"(minSubGroups {reason.minimum})"
     )
     if reason.unassigned is None:
-        return f"{there}; create the others"
+        create = (
+            f"see why {reason.owner} creates no others" if reason.owner else "create the others"
+        )
+        return f"{there}; {create}"
     return f"{_unlabelled(reason.unassigned)}; {there}"
 
 
@@ -54,7 +56,7 @@ def too_few_of_sub_group(reason: decisions.Reason) -> str:
         f"{reason.tasks} of {phrases.pods(reason.minimum)}{sub_group(reason)} exist "
         f"(subGroupSize {reason.minimum})"
     )
-    create = f"create {reason.minimum - reason.tasks} more"
+    create = _create(reason)
     if reason.unassigned is None:
         return f"{there}; {create}"
     return f"{_unlabelled(reason.unassigned)}; {_rest(reason, there, create)}"
@@ -67,11 +69,18 @@ def sub_group(reason: decisions.Reason) -> str:
     return f" of the sub-group{named} of policy {reason.subject or '(no name)'}"
 
 
+def _create(reason: decisions.Reason) -> str:
+    """Return what would add the pods that are missing: users don't create an owner's pods."""
+    if reason.owner:
+        return f"see why {reason.owner} creates no more"
+    return f"create {reason.minimum - reason.tasks} more"
+
+
 def _rest(reason: decisions.Reason, there: str, create: str) -> str:
     """Return what exists; and what to create, if the pods that stand aside are too few."""
     missing = reason.minimum - reason.tasks
     enough = reason.unassigned is not None and reason.unassigned.count >= missing
-    return there if enough else f"{there}; {create}, with those"
+    return there if enough else f"{there}; {create}"
 
 
 def _have(aside: unassigned_pods.UnassignedPods) -> str:

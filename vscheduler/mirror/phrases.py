@@ -113,8 +113,19 @@ def quantity(resource: str, value: float) -> str:
     return f"{amount(resource, value)} {resource}"
 
 
-def without_pods(minimum: int) -> str:
-    """Return what would start a job without pods."""
+def creates(owner: str) -> str:
+    """Return who creates the pods of a job that has none, and when it doesn't.
+
+    Owners as `vcjob/huge` wait for the phase Inqueue; Jobs, JobSets and RayClusters can be
+    suspended.
+    """
+    return f"{owner} creates them, unless it is suspended or waits for the job to be admitted"
+
+
+def without_pods(minimum: int, owner: str = "") -> str:
+    """Return what would start a job without pods. `owner` creates them; empty if unknown."""
+    if owner:
+        return f"None of its pods exist: {creates(owner)}."
     wanted = pods(max(1, minimum))
     return f"None of its pods exist: create {wanted}, or see why their owner doesn't."
 

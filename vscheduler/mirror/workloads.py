@@ -25,6 +25,7 @@ OUTER_OWNERS = {
 }
 """By label of pods whose value is its name, the kind of the owner's owner."""
 
+POD = "pod"
 POD_GROUP = "podgroup"
 VOLCANO_JOB = "vcjob"
 
@@ -34,7 +35,7 @@ ALIASES = {
     "deploy": "deployment",
     "ds": "daemonset",
     "pg": POD_GROUP,
-    "po": "pod",
+    "po": POD,
     "rs": "replicaset",
     "sts": "statefulset",
     "vj": VOLCANO_JOB,
@@ -103,7 +104,7 @@ def of_pod(pod: Object) -> list[Workload]:
         if owner.kind == "replicaset" and len(ending) > 1 and owner.name.endswith(ending):
             found.append(Workload("deployment", owner.name.removesuffix(ending)))
         found.append(owner)
-    return [*found, Workload("pod", metadata["name"])]
+    return [*found, Workload(POD, metadata["name"])]
 
 
 def of_group(group: Object, pods: Iterable[Object]) -> list[Workload]:
@@ -111,7 +112,7 @@ def of_group(group: Object, pods: Iterable[Object]) -> list[Workload]:
     found: list[Workload] = []
     members = [of_pod(pod) for pod in pods]
     owner = _owner(group["metadata"])
-    if owner is not None and owner.kind != "pod":
+    if owner is not None and owner.kind != POD:
         found += [each[0] for each in members if owner in each]
         found.append(owner)
     elif len({each[0] for each in members}) == 1:

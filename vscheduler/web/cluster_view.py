@@ -96,6 +96,8 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     """Name of the PodGroup."""
     workload: str
+    owner: str
+    """What creates its pods, if known."""
     queue: str
     state: str
     running: int
@@ -279,6 +281,7 @@ def _job_row(
         namespace=job.namespace,
         name=job.name,
         workload=plain_text.shown(pod_groups.workload_of(job, owner)),
+        owner=plain_text.shown(job.owner),
         queue=plain_text.shown(job.queue),
         state=str(phase),
         running=running,

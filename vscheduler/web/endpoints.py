@@ -261,7 +261,7 @@ class Endpoints:
         view = await self._views.view()
         row = documents.waiting(view, found, namespace, name)
         if row is None or (not row.total and row.reason == decisions.ReasonCode.TOO_FEW_PODS):
-            said = NOT_WAITING if row is None else phrases.without_pods(row.minimum)
+            said = NOT_WAITING if row is None else phrases.without_pods(row.minimum, row.owner)
             raise request_rules.Problem(HTTPStatus.NOT_FOUND, said)
         version = (view.versions["queues"], view.versions["jobs"])
         guard = _guard(request)

@@ -22,7 +22,8 @@ def reason_without_pods(job: jobs.Job) -> decisions.Reason | None:
     if job.tasks or job.rejections:
         return None
     code = decisions.ReasonCode.TOO_FEW_PODS
-    return decisions.Reason(code=code, queue=job.queue, minimum=max(1, job.min_member))
+    minimum = max(1, job.min_member)
+    return decisions.Reason(code=code, queue=job.queue, minimum=minimum, owner=job.owner)
 
 
 def workload_of(job: jobs.Job, owner: owner_references.Owner | None) -> str:

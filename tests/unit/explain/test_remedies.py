@@ -384,6 +384,12 @@ def test_a_group_without_pods_is_explained_by_its_admission() -> None:
     assert wording.remedy_lines(found) == [
         "None of its pods exist: create 2 pods, or see why their owner doesn't."
     ]
+    group["metadata"]["ownerReferences"] = [
+        {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "late", "uid": "u"}
+    ]
+    said = "vcjob/late creates them, unless it is suspended or waits for the job to be admitted"
+    found = explained(without, "default/late")
+    assert wording.remedy_lines(found) == [f"None of its pods exist: {said}."]
 
 
 def test_a_gang_that_lost_a_pod_has_no_waiting_pod() -> None:

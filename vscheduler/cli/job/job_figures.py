@@ -82,6 +82,12 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         return self.names[0]
 
     @property
+    def owner(self) -> str:
+        """What creates the pods, such as `job/train`; empty if nobody is known to."""
+        made = self.workload.kind in {workloads.POD_GROUP, workloads.POD}
+        return "" if made else str(self.workload)
+
+    @property
     def total(self) -> int | None:
         """How many pods there are; None where that can't be read."""
         return self.counted if self.pods is None else len(self.pods)

@@ -66,7 +66,7 @@ def lines(
     if explanation is not None:
         return wording.remedy_lines(explanation)
     if job.total == 0:
-        return [phrases.without_pods(job.minimum)]
+        return [phrases.without_pods(job.minimum, job.owner)]
     return [UNKNOWN]
 
 

@@ -227,6 +227,8 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True):
     placed: int = 0
     """Number of pods that have a place, or found a place in this cycle."""
     role: str = ""
+    owner: str = ""
+    """What creates the pods that are missing, if known."""
     request: resources.ResourceMap = msgspec.field(default_factory=dict)
     """Request of the pod that found no node."""
     capacity: int = 0

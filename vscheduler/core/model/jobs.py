@@ -280,6 +280,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     left out."""
     annotations: Mapping[str, str] = {}
     labels: Mapping[str, str] = {}
+    owner: str = ""
+    """What creates the pods, such as `job/train`; empty if nobody is known to."""
 
     ready_tasks: ClassVar[int]
     """Number of tasks in READY."""

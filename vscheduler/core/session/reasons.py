@@ -92,7 +92,7 @@ def invalid(session: working.Session, state: job_state.JobState) -> decisions.Re
     if reason is FAILED:
         return replace(FAILED, queue=state.job.queue, tasks=len(state.job.tasks))
     if reason is not None and reason.code in LACKS_PODS:
-        return rejected(state) or reason
+        return rejected(state) or replace(reason, owner=state.job.owner)
     return reason
 
 
@@ -172,6 +172,7 @@ def short_sub_group(state: job_state.JobState) -> decisions.Reason | None:
         tasks=usable,
         minimum=policy.size,
         unassigned=unassigned_pods.of_sub_group(state.job, policy),
+        owner=state.job.owner,
     )
 
 

@@ -17,6 +17,7 @@ from vscheduler.core.model import (
     resources,
     snapshot,
 )
+from vscheduler.mirror import workloads
 from vscheduler.mirror.decode import events, fields, quantities, wire
 from vscheduler.mirror.translate import (
     owner_references,
@@ -223,6 +224,7 @@ def pod_group(group: wire.PodGroup, default_queue: str) -> Group:
             {name: each for name, each in spec.min_resources.items() if _is_requested(name)},
             "spec.minResources",
         )
+    owner = owner_references.owner_of_group(metadata)
     return Group(
         job=jobs.Job(
             id=jobs.JobId(events.key_of(metadata.namespace, metadata.name)),
@@ -239,11 +241,19 @@ def pod_group(group: wire.PodGroup, default_queue: str) -> Group:
             state=_state(group.status),
             annotations=metadata.annotations,
             labels=metadata.labels,
+            owner=_creator(owner),
         ),
         priority_class=spec.priority_class_name,
         scheduler=metadata.annotations.get(SCHEDULER, ""),
-        owner=owner_references.owner_of_group(metadata),
+        owner=owner,
     )
+
+
+def _creator(owner: owner_references.Owner | None) -> str:
+    """Return what creates the pods of a PodGroup with this owner; a pod creates none."""
+    if owner is None or owner.kind == "Pod":
+        return ""
+    return str(workloads.of_owner(owner.api_version, owner.kind, owner.name))
 
 
 def namespace(namespace: wire.Namespace) -> Namespace:

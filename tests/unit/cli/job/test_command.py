@@ -177,6 +177,11 @@ def test_why_without_pods(run: Run, source: job_objects.Fake) -> None:
     ]
     text = run("why", "podgroup/big").stdout
     assert "None of its pods exist: create 3 pods, or see why their owner doesn't." in text
+    groups = {each["metadata"]["name"]: each for each in source.found[Kind.POD_GROUP]}
+    job_objects.owned(groups["big"], "Job", "train")
+    text = run("why", "podgroup/big").stdout
+    assert "None of its pods exist: job/train creates them, unless it is suspended" in text
+    assert "create 3" not in text
 
 
 def test_why_needs_all_that_decisions_depend_on(run: Run, source: job_objects.Fake) -> None:

@@ -108,16 +108,22 @@ def test_a_job_of_another_namespace_is_hinted_at(run: Run) -> None:
     assert "There are no jobs" not in run("list", "-n", "robotics").stderr
 
 
-def test_a_job_without_pods_says_what_to_do(run: Run, made: stage.Stage) -> None:
+@pytest.mark.parametrize(
+    ("owner", "said"), [("", "create 12 pods, or see why"), ("job/gone", "job/gone creates them")]
+)
+def test_a_job_without_pods_says_what_to_do(
+    run: Run, made: stage.Stage, owner: str, said: str
+) -> None:
     """It is listed with its state, and nobody searches for changes."""
     gone = next(job for job in made.taken.jobs if job.namespace == "robotics")
-    made.without_pods = (replace(gone, tasks=(), name="gone", id=jobs.JobId("robotics/gone")),)
+    gone = replace(gone, tasks=(), name="gone", id=jobs.JobId("robotics/gone"), owner=owner)
+    made.without_pods = (gone,)
     listed = json.loads(run("list", "-n", "robotics", "-o", "json").stdout)["jobs"]
     (found,) = (each for each in listed if each["podGroup"] == "gone")
     assert (found["state"], found["pods"]["total"]) == (gone.phase, 0)
     assert found["message"].startswith(f"0 of {gone.min_member} pods exist")
     told = run("why", "pg/gone", "-n", "robotics")
-    assert f"None of its pods exist: create {gone.min_member} pods" in told.stdout
+    assert f"None of its pods exist: {said}" in told.stdout
     assert made.finder.asked == []
 
 
