@@ -71,3 +71,31 @@ def test_a_file_that_is_bad_at_the_start_stops_it(
     assert daemon.process.wait(daemons.PATIENCE_SECONDS) == 1
     assert "allocat" in daemon.text()
     assert "gnag" in daemon.text()
+
+
+def test_who_takes_over_with_another_configuration_says_so(
+    cluster: control_plane.ControlPlane, start: daemons.Start, tmp_path: Path
+) -> None:
+    """Before and after; and where that is forbidden, nobody leads until the annotation is gone."""
+    path = f"{daemons.LEASES}/vscheduler"
+    first = start(f"--scheduler-conf={mount(tmp_path / 'first', IDLE)}")
+    daemons.until(lambda: first.said("serving"), first)
+    conf = f"--scheduler-conf={mount(tmp_path / 'second', PLACING)}"
+    second = start(conf, "--require-same-configuration")
+    daemons.until(lambda: second.said("lease.other_configuration"), second)
+    assert first.stop() == 0
+    daemons.until(lambda: second.said("lease.problem"), second)
+    assert not second.said("serving")
+    cluster.api.patch(path, {"metadata": {"annotations": {"vscheduler/configuration": None}}})
+    daemons.until(lambda: second.said("serving"), second)
+    third = start(f"--scheduler-conf={tmp_path / 'first' / 'conf.yaml'}")
+    daemons.until(lambda: third.said("lease.other_configuration"), third)
+    assert second.stop() == 0
+    daemons.until(lambda: third.said("lease.configuration_changed"), third)
+    events = EVENTS.replace("/default/", "/volcano-system/")
+    daemons.until(
+        lambda: [
+            each for each in cluster.api.list(events) if each["reason"] == "ConfigurationChanged"
+        ],
+        third,
+    )

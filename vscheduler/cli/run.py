@@ -102,6 +102,12 @@ ELECTION_OPTIONS = (
         "Kind of lock; only leases is supported.",
         default=ELECTION.leader_elect_resource_lock,
     ),
+    flags.switch(
+        election_settings.SAME,
+        "Don't take over from a leader with another configuration.",
+        default=ELECTION.require_same_configuration,
+        heading=ELECTION_HEADING,
+    ),
     flags.option(
         election_settings.LOCK_NAMESPACE,
         f"Older name of {election_settings.NAMESPACE}.",

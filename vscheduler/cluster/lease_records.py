@@ -11,6 +11,9 @@ from vscheduler.cluster.http import responses
 INT32_MAX = 2**31 - 1
 """Largest value of the API's int32 fields."""
 
+CONFIGURATION = "vscheduler/configuration"
+"""Annotation with the digest of the configuration with which the holder decides."""
+
 Object: TypeAlias = dict[str, Any]
 
 
@@ -46,6 +49,12 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True):
         """The Lease's `metadata.name`."""
         return str(self.whole["metadata"]["name"])
 
+    @property
+    def configuration(self) -> str:
+        """Digest of the last holder's configuration; empty if unknown."""
+        annotations = _mapping(self.whole["metadata"].get("annotations"))
+        return _text(annotations.get(CONFIGURATION))
+
 
 def read(body: bytes) -> Stored | None:
     """Decode the Lease in a response body, or return None when the body is not a Lease.
@@ -73,20 +82,31 @@ def read(body: bytes) -> Stored | None:
     )
 
 
-def made(namespace: str, name: str, record: Record) -> Object:
-    """Return the body of a new Lease."""
+def made(namespace: str, name: str, record: Record, configuration: str = "") -> Object:
+    """Return the body of a new Lease, with the digest of a configuration, if there is one."""
     return {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
-        "metadata": {"namespace": namespace, "name": name},
+        "metadata": _annotated({"namespace": namespace, "name": name}, configuration),
         "spec": _fields(record),
     }
 
 
-def changed(over: Stored, record: Record) -> Object:
-    """Return the body of an update with a new record; fields written by others are kept."""
+def changed(over: Stored, record: Record, configuration: str = "") -> Object:
+    """Return the body of an update with a new record; fields written by others are kept.
+
+    Without a digest, that of the last holder is kept, too.
+    """
     spec = {**_mapping(over.whole.get("spec")), **_fields(record)}
-    return {**over.whole, "spec": spec}
+    metadata = _annotated(over.whole["metadata"], configuration)
+    return {**over.whole, "metadata": metadata, "spec": spec}
+
+
+def _annotated(metadata: Mapping[str, Any], configuration: str) -> Object:
+    if not configuration:
+        return dict(metadata)
+    annotations = {**_mapping(metadata.get("annotations")), CONFIGURATION: configuration}
+    return {**metadata, "annotations": annotations}
 
 
 def _fields(record: Record) -> Object:

@@ -6,7 +6,7 @@ bodies are encoded and decoded here, without the library's models.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import aiohttp
@@ -16,16 +16,31 @@ from kubernetes.aio.config import ConfigException
 from vscheduler.cluster import lease_records
 from vscheduler.cluster.http import connection, responses
 
+Configuration = Callable[[str], str]
+"""Returns the digest of this process' configuration for a Lease; empty where it doesn't count."""
+
+
+def no_configuration(lease: str) -> str:
+    """Return that the configuration doesn't count for the Lease."""
+    del lease
+    return ""
+
 
 class Leases:
     """Reads and writes the Leases of one namespace."""
 
     def __init__(
-        self, api: client.CoordinationV1Api, namespace: str, *, call_seconds: float
+        self,
+        api: client.CoordinationV1Api,
+        namespace: str,
+        *,
+        call_seconds: float,
+        configuration: Configuration = no_configuration,
     ) -> None:
         self._api = api
         self._namespace = namespace
         self._call_seconds = call_seconds
+        self._configuration = configuration
 
     async def get(self, name: str) -> lease_records.Stored | None:
         """Return the Lease of this name, or None when there is none. Raises connection.ApiError."""
@@ -44,7 +59,7 @@ class Leases:
         Conflict: the Lease already exists. NotFound: the namespace does not exist. Unavailable: no
         usable answer came, and the Lease may have been created or not.
         """
-        body = lease_records.made(self._namespace, name, record)
+        body = lease_records.made(self._namespace, name, record, self._configuration(name))
         return await self._call(
             self._api.create_namespaced_lease_without_preload_content(
                 self._namespace, _Body.of(body), _request_timeout=self._call_seconds
@@ -59,7 +74,7 @@ class Leases:
         Raises connection.ApiError. Conflict: the Lease was changed since. NotFound: the Lease was
         deleted. Unavailable: no usable answer came, and the record may have been written or not.
         """
-        body = lease_records.changed(over, record)
+        body = lease_records.changed(over, record, self._configuration(over.name))
         return await self._call(
             self._api.replace_namespaced_lease_without_preload_content(
                 over.name, self._namespace, _Body.of(body), _request_timeout=self._call_seconds
@@ -104,7 +119,11 @@ class _Body(client.V1Lease):
 
 @asynccontextmanager
 async def opened(
-    access: connection.Access, namespace: str, *, call_seconds: float
+    access: connection.Access,
+    namespace: str,
+    *,
+    call_seconds: float,
+    configuration: Configuration = no_configuration,
 ) -> AsyncIterator[Leases]:
     """Open the Leases of a namespace over a separate connection with refreshed credentials.
 
@@ -113,7 +132,9 @@ async def opened(
     link = await connection.Connection.open(access, _send_writes_once)
     refreshing = asyncio.create_task(link.refresh_credentials(), name="refresh credentials")
     try:
-        yield Leases(link.coordination(), namespace, call_seconds=call_seconds)
+        yield Leases(
+            link.coordination(), namespace, call_seconds=call_seconds, configuration=configuration
+        )
     finally:
         refreshing.cancel()
         # Errors of the refresh are ignored: the daemon's own connection logs the same problem.

@@ -13,8 +13,10 @@ import structlog
 from vscheduler import containment
 from vscheduler.cluster.writes import event_recorder, write_queue
 from vscheduler.controllers.podgroups import owners
+from vscheduler.core.config import policy
 from vscheduler.daemon import (
     configuration,
+    configuration_digest,
     controller_manager,
     health,
     informers,
@@ -80,8 +82,7 @@ class Application:
     ) -> None:
         """`kill_timer` is called regularly as long as the interpreter is alive."""
         link = opened.link
-        self._settings = given
-        self._signs = watchdog.Signs()
+        self._settings, self._signs = given, watchdog.Signs()
         self._link = link
         self._stopping, self._withholding = asyncio.Event(), asyncio.Event()
         self._metrics = metrics.Metrics(lambda: lines.dropped)
@@ -134,11 +135,12 @@ class Application:
         self._controllers = controller_manager.ControllerManager(
             shared, self._session.feed_owners, self._session.before_first_cycle
         )
+        self._digest = configuration_digest.digest(loaded.policy, given)
         self._leadership = self._elect(identity)
         for status in self._leadership.lease_statuses():
             self._metrics.observe_lease_status(status)
         self._watchdog = self._guard(lines, kill_timer)
-        self._reloader = reloading.Reloader(loaded, self._session.adopt, self._record_reload)
+        self._reloader = reloading.Reloader(loaded, self._adopt, self._record_reload)
         self._metrics.observe_reload(successful=True, now=time.time())
 
     def stop(self) -> None:
@@ -286,7 +288,11 @@ class Application:
         from vscheduler.cluster import leases  # noqa: PLC0415 - the library's models take long
 
         terms = elector.Terms(
-            identity=identity, namespace=election.namespace, timing=election.timing
+            identity=identity,
+            namespace=election.namespace,
+            timing=election.timing,
+            configuration=self._configuration_for,
+            same_configuration=election.same_configuration,
         )
         return thread.ElectionThread(
             election.leases,
@@ -296,6 +302,7 @@ class Application:
                 startup.access(self._settings),
                 election.namespace,
                 call_seconds=election.timing.call_seconds,
+                configuration=self._configuration_for,
             ),
             thread.Outlets(
                 on_change=partial(self._record_lease_change, identity),
@@ -304,6 +311,19 @@ class Application:
                 heartbeat=self._signs.election,
             ),
         )
+
+    def _configuration_for(self, lease: str) -> str:
+        """Return the digest of the configuration that decides under the Lease, or nothing.
+
+        Called in the election's thread.
+        """
+        decides = self._settings.schedules and lease in self._settings.election.lease_of.values()
+        return self._digest if decides else ""
+
+    def _adopt(self, configured: policy.Policy) -> None:
+        """Use this policy from the next cycle on, and tell of it with the next renewal."""
+        self._digest = configuration_digest.digest(configured, self._settings)
+        self._session.adopt(configured)
 
     def _record_lease_change(
         self, identity: str, before: api.LeaseStatus, after: api.LeaseStatus
@@ -321,10 +341,13 @@ class Application:
                 name=after.lease,
                 uid=after.uid or before.uid,
             )
-            self._recorder.notify(
-                statuses.lease_notice(lease, identity, leads=after.leads),
-                elector.while_new() if token is None else token.may_act,
-            )
+            permit = elector.while_new() if token is None else token.may_act
+            notices = [statuses.lease_notice(lease, identity, leads=after.leads)]
+            if after.leads and before.other_configuration:
+                changes = before.other_configuration, self._digest
+                notices.append(statuses.configuration_notice(lease, identity, *changes))
+            for notice in notices:
+                self._recorder.notify(notice, permit)
 
     def _notify(self, notice: statuses.EventNotice) -> None:
         """Record an event about a failure, unless it cannot be sent soon."""

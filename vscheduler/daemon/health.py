@@ -161,6 +161,8 @@ def lease_line(status: api.LeaseStatus) -> str:
         words = f"standby, held by {status.holder}"
     else:
         words = "standby"
+    if status.other_configuration and not status.problem:
+        words += f"; the leader's configuration differs ({status.other_configuration})"
     return f"{status.lease}: {words}{'; ' if status.problem else ''}{status.problem}"
 
 

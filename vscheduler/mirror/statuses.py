@@ -29,6 +29,7 @@ EVICT = "Evict"
 RELOADED = "ConfigurationReloaded"
 RELOAD_FAILED = "ConfigurationRejected"
 LEADER_ELECTION = "LeaderElection"
+CONFIGURATION_CHANGED = "ConfigurationChanged"
 """client-go: the reason of Lease events."""
 READY_REASON = "tasks in gang are ready to be scheduled"
 """Volcano: the reason of condition Scheduled."""
@@ -296,6 +297,15 @@ def lease_notice(lease: ObjectReference, holder: str, *, leads: bool) -> EventNo
     """
     message = f"{holder} {'became leader' if leads else 'stopped leading'}"
     return _notice(lease, ("Normal", LEADER_ELECTION, message))
+
+
+def configuration_notice(lease: ObjectReference, holder: str, before: str, now: str) -> EventNotice:
+    """Return the event of a Lease whose new holder decides by another configuration.
+
+    Both are given as digests.
+    """
+    message = f"{holder} decides by configuration {now}; the leader before had {before}"
+    return _notice(lease, ("Warning", CONFIGURATION_CHANGED, message))
 
 
 def timestamp(now: float) -> str:

@@ -132,6 +132,20 @@ async def test_a_write_keeps_what_others_have_in_the_lease(opened: Open) -> None
     assert sent == [{**LEASE, "spec": LEASE["spec"] | spec}]
 
 
+async def test_a_write_names_the_configuration() -> None:
+    """Beside the annotations of others; one that doesn't count leaves the digest as it is."""
+    metadata = {**LEASE["metadata"], "annotations": {"theirs": "stays"}}
+    over = lease_records.read(json.dumps({**LEASE, "metadata": metadata}).encode())
+    assert over is not None
+    written = lease_records.read(
+        json.dumps(lease_records.changed(over, RECORD, configuration="aaa")).encode()
+    )
+    assert written is not None
+    assert (over.configuration, written.configuration) == ("", "aaa")
+    kept = lease_records.changed(written, RECORD)["metadata"]["annotations"]
+    assert kept == {"theirs": "stays", lease_records.CONFIGURATION: "aaa"}
+
+
 async def test_a_lease_is_made(opened: Open) -> None:
     """In our namespace, with our record."""
     sent = []

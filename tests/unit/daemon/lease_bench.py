@@ -10,18 +10,23 @@ TIMING = election_settings.Timing()
 class Bench:
     """One candidate whose time passes as told, and what it says."""
 
-    def __init__(self, store: lease_store.Store, identity: str = "we") -> None:
+    def __init__(
+        self, store: lease_store.Store, identity: str = "we", *, same_configuration: bool = False
+    ) -> None:
         self.now = 1000.0
         self.store = store
         self.changes: list[elector.Change] = []
         self.renewals: list[str] = []
         self.doubts: list[elector.LeaseTerm] = []
+        self.configuration = ""
         terms = elector.Terms(
             identity=identity,
             namespace=lease_store.NAMESPACE,
             timing=TIMING,
             clock=lambda: self.now,
             wall_time=lambda: f"at {self.now}",
+            configuration=lambda _: self.configuration,
+            same_configuration=same_configuration,
         )
         outlets = elector.Outlets(
             changed=self.changes.append,
@@ -39,6 +44,7 @@ class Bench:
             if due > end:
                 break
             self.now = max(self.now, due)
+            self.store.configuration = self.configuration
             await self.candidate.step(self.store)
         self.now = end
 

@@ -22,6 +22,8 @@ class Store:
         """What every call is answered with."""
         self.unanswered = 0
         """How many writes are still to be done and not answered."""
+        self.configuration = ""
+        """The digest that comes with each write."""
         self._version = 0
 
     @asynccontextmanager
@@ -57,7 +59,7 @@ class Store:
         """Store a record, whatever is there."""
         self._version += 1
         before = self.leases.get(name)
-        body = lease_records.made(NAMESPACE, name, record)
+        body = lease_records.made(NAMESPACE, name, record, self.configuration)
         body["metadata"]["uid"] = before.uid if before else f"uid-{self._version}"
         body["metadata"]["resourceVersion"] = str(self._version)
         stored = lease_records.read(msgspec.json.encode(body))

@@ -46,6 +46,10 @@ async def test_ready_only_once_it_is() -> None:
             {"leads": False, "holder": "a-1", "problem": "no answer"},
             "standby, held by a-1; no answer",
         ),
+        (
+            {"leads": False, "holder": "a-1", "other_configuration": "f00"},
+            "standby, held by a-1; the leader's configuration differs (f00)",
+        ),
     ],
 )
 def test_readiness_tells_who_leads(status: dict[str, Any], line: str) -> None:

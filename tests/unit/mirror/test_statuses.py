@@ -352,6 +352,14 @@ def test_a_groups_event_names_the_group() -> None:
     )
 
 
+def test_a_lease_tells_of_another_configuration() -> None:
+    """Whose it is, and which ones."""
+    lease = statuses.ObjectReference(kind="Lease", namespace="volcano-system", name="a", uid="u")
+    notice = statuses.configuration_notice(lease, "me_1", "aaa", "bbb")
+    assert (notice.type, notice.reason) == ("Warning", "ConfigurationChanged")
+    assert notice.message == "me_1 decides by configuration bbb; the leader before had aaa"
+
+
 @pytest.mark.parametrize(
     ("leads", "message"), [(True, "me_1 became leader"), (False, "me_1 stopped leading")]
 )

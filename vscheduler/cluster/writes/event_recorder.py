@@ -149,5 +149,6 @@ def _action(notice: statuses.EventNotice) -> str:
         statuses.RELOADED: "Configuring",
         statuses.RELOAD_FAILED: "Configuring",
         statuses.LEADER_ELECTION: "Electing",
+        statuses.CONFIGURATION_CHANGED: "Electing",
     }
     return by_reason.get(notice.reason, "Binding" if notice.kind == "Pod" else "Scheduling")

@@ -82,6 +82,9 @@ class LeaseStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Why the election does not work at present, as a sentence."""
     reachable: bool = True
     """Whether the API server answers, even if only with a refusal."""
+    other_configuration: str = ""
+    """Digest in the Lease, if it isn't that of this process' configuration, which would replace it
+    once this process leads."""
 
 
 class Leadership(Protocol):

@@ -15,6 +15,7 @@ DURATION = "--leader-elect-lease-duration"
 DEADLINE = "--leader-elect-renew-deadline"
 RETRY = "--leader-elect-retry-period"
 LOCK = "--leader-elect-resource-lock"
+SAME = "--require-same-configuration"
 
 DEFAULT_NAMESPACE = "volcano-system"
 LEASES = "leases"
@@ -112,6 +113,8 @@ class Election(msgspec.Struct, frozen=True, kw_only=True):
     """The Lease of the Queue controller; empty when the controller does not run here."""
     namespace: str = DEFAULT_NAMESPACE
     timing: Timing = msgspec.field(default_factory=Timing)
+    same_configuration: bool = False
+    """Whether a Lease that names another configuration isn't taken."""
     warnings: tuple[str, ...] = ()
     """Sentences about deprecated or unused flags."""
 
@@ -132,6 +135,7 @@ class Given(msgspec.Struct, frozen=True, kw_only=True):
     leader_elect_lease_duration: str = "15s"
     leader_elect_renew_deadline: str = "10s"
     leader_elect_retry_period: str = "2s"
+    require_same_configuration: bool = False
     lock_object_namespace: str = ""
     """Volcano's older name for leader_elect_resource_namespace."""
 
@@ -158,6 +162,7 @@ def check(
         controllers_lease=controllers_lease,
         namespace=namespace,
         timing=_timing(given, problems),
+        same_configuration=given.require_same_configuration,
         warnings=warnings,
     )
 

@@ -60,12 +60,22 @@ def wall_time() -> str:
     return statuses.microtime(time.time())
 
 
+def _no_configuration(lease: str) -> str:
+    del lease
+    return ""
+
+
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
     """Parameters shared by all candidates of a process."""
 
     identity: str
     namespace: str
     timing: election_settings.Timing
+    configuration: Callable[[str], str] = _no_configuration
+    """Returns the digest of this process' configuration for a Lease; empty where it doesn't
+    count."""
+    same_configuration: bool = False
+    """Whether a Lease that names another configuration isn't taken."""
     clock: Callable[[], float] = clock
     wall_time: Callable[[], str] = wall_time
 
@@ -193,6 +203,8 @@ class Elector:
         self._trouble = _Trouble()
         self._woken = asyncio.Event()
         self._resigning = False
+        self._other_configuration = ""
+        """As in LeaseStatus, kept until a term begins: then it has been replaced."""
         self._leaving = False
         """Whether the Lease is being released: no call under the term is in progress any more."""
         self._chance = random.Random()  # noqa: S311 - spreads calls; no secret
@@ -240,11 +252,36 @@ class Elector:
         """Make the next call."""
         terms, now = self._terms, self._terms.clock()
         write = state_machine.wanted(self._state, terms.timing, wall_time=terms.wall_time())
-        if write is None:
+        if write is not None and self._is_withheld():
+            self._state = state_machine.postponed(self._state, terms.timing, at=now)
+        elif write is None:
             await self._look(transport, now)
         else:
             await self._write(transport, write, now)
         self._report()
+
+    def _is_withheld(self) -> bool:
+        """Whether the Lease isn't to be taken, as it names another configuration."""
+        if self._state.own is not None or not self._terms.same_configuration:
+            return False
+        return bool(self._differing_configuration())
+
+    def _withheld(self) -> str:
+        """Return why a Lease that could be taken isn't, or an empty string."""
+        if not (self._is_withheld() and state_machine.may_take(self._state)):
+            return ""
+        return (
+            f"the Lease names configuration {self._differing_configuration()}, this instance has"
+            f" {self._terms.configuration(self._lease)}, and {election_settings.SAME} forbids to"
+            f" change it: give this instance the same configuration, or remove annotation"
+            f" {lease_records.CONFIGURATION} from Lease {self._terms.namespace}/{self._lease}"
+        )
+
+    def _differing_configuration(self) -> str:
+        """Return the digest in the Lease if it differs from ours, or an empty string."""
+        ours, stored = self._terms.configuration(self._lease), self._state.stored
+        theirs = "" if stored is None else stored.configuration
+        return theirs if ours and theirs != ours else ""
 
     def _fail(self, error: Exception) -> None:
         """Treat an unexpected exception in a step like a failed call."""
@@ -321,13 +358,18 @@ class Elector:
         earlier = self._term
         why = self._update_term()
         stored, term = self._state.stored, self._term
+        if term is not None:
+            self._other_configuration = ""
+        elif self._state.own is None:
+            self._other_configuration = self._differing_configuration()
         status = api.LeaseStatus(
             lease=self._lease,
             leads=term is not None,
             holder="" if stored is None else stored.record.holder,
             uid="" if stored is None else stored.uid,
-            problem=self._trouble.sentence,
+            problem=self._trouble.sentence or self._withheld(),
             reachable=self._trouble.kind is not connection.Unavailable,
+            other_configuration=self._other_configuration,
         )
         if status != self._reported or term is not earlier:
             self._reported = status

@@ -144,6 +144,11 @@ def wanted(state: State, timing: election_settings.Timing, *, wall_time: str) ->
     return Write(record=record, over=state.stored)
 
 
+def may_take(state: State) -> bool:
+    """Whether nobody else holds the Lease any more, as far as seen."""
+    return state.own is None and not state.resigned and _ripe(state)
+
+
 def given_back(state: State, *, wall_time: str) -> Write | None:
     """Return the write that releases the Lease.
 
@@ -190,6 +195,11 @@ def refused(state: State, timing: election_settings.Timing, *, at: float) -> Sta
 def failed(state: State, timing: election_settings.Timing, *, at: float) -> State:
     """Record a call without a usable answer. A write may have been executed."""
     return replace(state, looking=True, due_at=at + timing.again_seconds)
+
+
+def postponed(state: State, timing: election_settings.Timing, *, at: float) -> State:
+    """Record that a candidate makes no use of its right to take the Lease, and looks again."""
+    return replace(state, looking=True, due_at=at + timing.look_seconds)
 
 
 def doubted(state: State, *, at: float) -> State:

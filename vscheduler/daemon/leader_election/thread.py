@@ -234,6 +234,10 @@ def _log_change(before: api.LeaseStatus, change: elector.Change, *, ours: bool) 
         about.info("lease.gained", before=before.holder, holder=after.holder)
     if after.holder != before.holder and not (change.why or change.gained):
         about.info("lease.holder_changed", before=before.holder, holder=after.holder)
+    if after.other_configuration and after.other_configuration != before.other_configuration:
+        about.warning("lease.other_configuration", theirs=after.other_configuration)
+    if before.other_configuration and change.gained:
+        about.warning("lease.configuration_changed", before=before.other_configuration)
     if after.problem and after.problem != before.problem:
         about.warning("lease.problem", message=after.problem)
     if before.problem and not after.problem:

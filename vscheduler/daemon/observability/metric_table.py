@@ -181,6 +181,12 @@ TABLE = (
         labels=("name",),
     ),
     Metric(
+        name="vscheduler_lease_other_configuration",
+        kind=Kind.GAUGE,
+        about="1 on a standby whose configuration differs from the leader's, for each Lease.",
+        labels=("name",),
+    ),
+    Metric(
         name="vscheduler_lease_renewal_milliseconds",
         kind=Kind.HISTOGRAM,
         about="Duration of renewals of a Lease, by result.",

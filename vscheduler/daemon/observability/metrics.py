@@ -172,6 +172,8 @@ class Metrics:
         """Record the status of a Lease. A change of the holder is counted, a release is not."""
         name, holder = status.lease, status.holder
         self._gauges["leader_election_master_status"].labels(name).set(status.leads)
+        other = bool(status.other_configuration)
+        self._gauges["vscheduler_lease_other_configuration"].labels(name).set(other)
         if holder:
             before = self._holders.get(name, holder)
             self._count("vscheduler_lease_transitions_total", name, by=holder != before)

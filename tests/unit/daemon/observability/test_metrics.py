@@ -130,6 +130,10 @@ def test_leading_is_a_gauge_and_takeovers_are_counted() -> None:
     assert found['vscheduler_lease_transitions_total{name="a"}'] == 1
     observed.observe_lease_status(api.LeaseStatus(lease="a", leads=False, holder="x"))
     assert values(observed)['vscheduler_lease_transitions_total{name="a"}'] == 2
+    assert values(observed)['vscheduler_lease_other_configuration{name="a"}'] == 0
+    other = api.LeaseStatus(lease="a", leads=False, holder="x", other_configuration="f00")
+    observed.observe_lease_status(other)
+    assert values(observed)['vscheduler_lease_other_configuration{name="a"}'] == 1
 
 
 def test_renewals_are_timed_by_what_came_of_them() -> None:
