@@ -35,7 +35,7 @@ def over_share(reason: decisions.Reason) -> str:
     needs = phrases.listed(
         [phrases.quantity(each.resource, each.requested) for each in reason.shortages]
     )
-    more = "more " if reason.lacking < reason.minimum else ""
+    more = "more " if reason.lacking < reason.minimum or reason.placed >= reason.minimum else ""
     pods = f"{reason.lacking} {more}pods"
     text = f"needs {needs} for {pods}; {queue_has(reason)}"
     rest = [(each.resource, max(0.0, each.limit - each.allocated)) for each in reason.shortages]
@@ -62,7 +62,7 @@ def queue_has(reason: decisions.Reason) -> str:
     if owner == queues.ROOT and any(each.kept for each in reason.shortages):
         return f"all queues together have {shortages(reason, 'they may have')}"
     limit = "it may have" if owner else "it deserves"
-    if not owner and all(each.whole for each in reason.shortages):
+    if all(each.whole for each in reason.shortages):
         limit = "there are to share"
     return f"queue {owner or reason.queue} has {shortages(reason, limit)}"
 

@@ -109,7 +109,9 @@ def listed(words: Sequence[str]) -> str:
 
 
 def quantity(resource: str, value: float) -> str:
-    """Return an amount with its resource: `8 cpu`."""
+    """Return an amount with its resource: `8 cpu`, `1 pod`."""
+    if resource == resources.PODS:
+        return pods(round(value))
     return f"{amount(resource, value)} {resource}"
 
 

@@ -196,15 +196,17 @@ def _cluster_full(reason: decisions.Reason) -> str:
         )
     if not any(each.limit for each in reason.shortages):
         none = f"no {phrases.listed([each.resource for each in reason.shortages])} left to promise"
-        return f"not admitted: beside what runs the cluster has {none}; {asks}"
+        whose = "the nodes open to it have" if reason.some_nodes else "the cluster has"
+        return f"not admitted: beside what runs {whose} {none}; {asks}"
     limits = phrases.listed(
         [gang_wording.some(each.resource, each.limit) for each in reason.shortages]
     )
     # Promises exceed the limit after nodes have left or foreign pods have arrived.
     rest = [(each.resource, each.limit - each.allocated) for each in reason.shortages]
     left = [gang_wording.some(name, max(0.0, value)) for name, value in rest]
+    whose = "the nodes open to it" if reason.some_nodes else "the cluster"
     return (
-        f"not admitted: of the {limits} that the cluster may promise beside what runs, "
+        f"not admitted: of the {limits} that {whose} may promise beside what runs, "
         f"{phrases.listed(left)} {'is' if len(left) == 1 else 'are'} left; {asks}"
     )
 
@@ -255,7 +257,9 @@ def _no_nodes(_: decisions.Reason) -> str:
 
 def _never_fits(reason: decisions.Reason) -> str:
     if reason.shortages:
-        asked = phrases.request({each.resource: each.requested for each in reason.shortages})
+        asked = phrases.listed(
+            [phrases.quantity(each.resource, each.requested) for each in reason.shortages]
+        )
         there = phrases.listed(
             [gang_wording.some(each.resource, each.limit) for each in reason.shortages]
         )
@@ -294,7 +298,7 @@ def _beyond_capability(reason: decisions.Reason) -> str:
     needs = phrases.listed(
         [phrases.amount(each.resource, each.requested) for each in reason.shortages]
     )
-    more = "more " if reason.lacking < reason.minimum else ""
+    more = "more " if reason.placed else ""
     pods = f"{reason.lacking} {more}pod{'' if reason.lacking == 1 else 's'}"
     verb = "needs" if reason.lacking == 1 else "need"
     text = f"queue {owner} may have at most {most}, and {pods} {verb} {needs}"
@@ -304,16 +308,23 @@ def _beyond_capability(reason: decisions.Reason) -> str:
 
 
 def _no_room(reason: decisions.Reason) -> str:
-    if reason.proof is None:
+    if reason.proof is None or _is_about_one(reason):
         parts = [*_cause(reason), *_gang(reason), *_holes(reason)]
     else:
         parts = [f"needs {phrases.pods(reason.minimum)}", *gang_wording.shown(reason.proof)]
     if reason.never_preempts:
         parts.append(NEVER_PREEMPTS)
-    refusals = refusal_wording.counted(reason.refusals)
-    nodes = "node is" if reason.nodes == 1 else "nodes are"
-    parts.append(f"0/{reason.nodes} {nodes} available" + (f": {refusals}" if refusals else ""))
+    if reason.refusals:  # otherwise each pod alone finds a node, but not all of them
+        nodes = "node is" if reason.nodes == 1 else "nodes are"
+        refusals = refusal_wording.counted(reason.refusals)
+        parts.append(f"0/{reason.nodes} {nodes} available: {refusals}")
     return "; ".join(parts)
+
+
+def _is_about_one(reason: decisions.Reason) -> bool:
+    """Whether a single pod is needed, so that what nodes say of it tells more than the search."""
+    limited = reason.proof is not None and reason.proof.limited
+    return reason.minimum <= 1 and bool(reason.request) and bool(reason.refusals) and not limited
 
 
 def _waits_for_release(reason: decisions.Reason) -> str:

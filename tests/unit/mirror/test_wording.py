@@ -319,12 +319,12 @@ SENTENCES: list[tuple[Code, dict[str, Any], str]] = [
     (
         Code.NO_ROOM,
         {"minimum": 2, "tasks": 5, "placed": 3, "nodes": 2, "request": {"pods": 1}},
-        "3 of 5 pods have room; the next one needs no resources; 0/2 nodes are available",
+        "3 of 5 pods have room; the next one needs no resources",
     ),
     (
         Code.NO_ROOM,
         {"minimum": 1, "tasks": 5, "placed": 3, "nodes": 2, "role": "ps", "request": {"cpu": 1}},
-        "3 of 5 pods have room; a pod of role ps needs 0.001 cpu; 0/2 nodes are available",
+        "3 of 5 pods have room; a pod of role ps needs 0.001 cpu",
     ),
     (
         Code.WAITS_FOR_RELEASE,

@@ -328,6 +328,7 @@ def reason_of(state: job_state.JobState, refusal: decisions.AdmissionFailure) ->
         subject=refusal.subject,
         problem=refusal.problem,
         shortages=refusal.shortages,
+        some_nodes=refusal.some_nodes,
     )
 
 

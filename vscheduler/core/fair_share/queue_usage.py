@@ -235,6 +235,7 @@ class QueueUsageTree:
                 owner=each.usage.name or queues.ROOT,
                 kept=each.kept,
                 keepers=self._keepers(usage, each) if each.kept else (),
+                whole=not each.kept and each.usage.ceiling[each.column] == math.inf,
             )
             for each in exceeded
             if first is not None and (each.usage, each.below) == (first.usage, first.below)

@@ -188,6 +188,8 @@ class AdmissionFailure(msgspec.Struct, frozen=True, kw_only=True):
     """The ResourceQuota or ancestor queue with the limit, or the error in a setting."""
     problem: queues.QueueProblem | None = None
     """Why the queue is excluded from scheduling."""
+    some_nodes: bool = False
+    """Whether the shortages are of the nodes that the group's pods may use, not of all nodes."""
     exceeded: tuple[LimitExcess, ...] = ()
     """All limits that evictions could relieve the group of; empty: no eviction would help."""
 
@@ -255,6 +257,7 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True):
     shortages: tuple[Shortage, ...] = ()
     lacking: int = 0
     """If not 0, the shortages are of so many pods together, which the gang lacks."""
+    some_nodes: bool = False  # as for an AdmissionFailure
     never: bool = False
     """Whether these pods can't start even in an empty cluster, since a capability forbids it."""
     never_preempts: bool = False

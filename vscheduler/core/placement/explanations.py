@@ -72,9 +72,15 @@ class Explanations:
 
         The result covers resources of which no usable node, even empty, has enough, or all
         requested resources if each one alone would fit on some node. Usable are the nodes that
-        pass all filters beyond the reach of evictions.
+        pass all filters beyond the reach of evictions; a pod that is to be near others may use
+        every node to which such pods may come.
         """
-        lasting = [each for each in results if not each.curable]
+        lasting = [
+            each
+            for each in results
+            if not each.curable
+            and refusals.of(each.refusal).code is not refusals.RefusalCode.POD_AFFINITY
+        ]
         known = _find(self._usable, lasting)
         if known is None:
             known = UsableNodes(self._session, lasting)

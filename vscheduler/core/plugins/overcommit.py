@@ -52,13 +52,15 @@ class Overcommit(contracts.Plugin):
         self._count()
         asked = self._asked(state)
         pool = self._pool(state)
-        found = [self._shortages(each, asked) for each in dict.fromkeys((pool, pool | self._open))]
-        short = [shortages for shortages in found if shortages]
+        every = pool | self._open
+        found = {each: self._shortages(each, asked) for each in (pool, every)}
+        short = [shortages for shortages in found.values() if shortages]
         if not short:
             return True
         return decisions.AdmissionFailure(
             code=decisions.ReasonCode.CLUSTER_FULL,
             shortages=short[0],
+            some_nodes=pool != every and bool(found[pool]),
             exceeded=tuple(
                 decisions.LimitExcess(
                     queue="",

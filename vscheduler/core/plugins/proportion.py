@@ -301,10 +301,10 @@ class Proportion(contracts.Plugin):
             return True
         # Unless it is full, more nodes would help: the queue may have more than the cluster has.
         full, code = self._is_full(attributes, found), decisions.ReasonCode
-        beside = (self._beside_guarantees(queue.name, each) for each in found)
+        beside = (self._beside_guarantees(queue.name, attributes, each) for each in found)
         return decisions.AdmissionFailure(
             code=code.QUEUE_FULL if full else code.CLUSTER_FULL,
-            shortages=tuple(found if full else beside),
+            shortages=tuple(beside),
             subject="" if full else queue.name,
             exceeded=tuple(self._excess(queue.name, attributes, each) for each in found),
         )
@@ -416,18 +416,30 @@ class Proportion(contracts.Plugin):
     def _is_full(
         self, attributes: share_arithmetic.QueueAttributes, shortages: Sequence[decisions.Shortage]
     ) -> bool:
-        """Whether the queue may not have as much in any cluster."""
+        """Whether the queue may not have as much in any cluster: by its own capability, or by that
+        of root.
+        """
+        ceiling = attributes.ceiling
+        if self._root is not None:
+            ceiling = list(map(min, ceiling, self._root.limit))
         columns = self._session.space.columns
         return any(
-            each.allocated + each.requested > attributes.ceiling[columns[each.resource]]
-            for each in shortages
+            each.allocated + each.requested > ceiling[columns[each.resource]] for each in shortages
         )
 
-    def _beside_guarantees(self, queue: str, found: decisions.Shortage) -> decisions.Shortage:
-        """Return the shortage with what is kept for other queues, by their guarantees."""
-        shares = self._fair_shares
-        assert shares is not None, "jobs are admitted after shares have been computed"
-        kept = shares.guaranteed[:, self._session.space.columns[found.resource]].copy()
+    def _beside_guarantees(
+        self,
+        queue: str,
+        attributes: share_arithmetic.QueueAttributes,
+        found: decisions.Shortage,
+    ) -> decisions.Shortage:
+        """Return the shortage with what is kept for other queues, by their guarantees, unless the
+        queue's own capability is the limit.
+        """
+        column, shares = self._session.space.columns[found.resource], self._fair_shares
+        if shares is None or found.limit >= attributes.ceiling[column]:
+            return found
+        kept = shares.guaranteed[:, column].copy()
         kept[shares.places[queue]] = 0.0
         if not kept.any():
             return found

@@ -340,7 +340,7 @@ def note_share(
         short = shortages(session, queue, task)
     reason = of(turn.state, code, request=task.pod_class.counted, shortages=short)
     if short:
-        reason = _of_gang(turn.state, reason)
+        reason = _of_sub_group(turn.state, _of_gang(turn.state, reason), task)
     session.reasons.note(turn.state.job.id, reason)
 
 
@@ -353,14 +353,56 @@ def _of_gang(state: job_state.JobState, reason: decisions.Reason) -> decisions.R
     lacking = state.job.min_member - state.job.ready_tasks
     if lacking < 2 or reason.placed >= reason.minimum:
         return reason
-    placed: list[resources.ResourceMap] = []
-    if reason.placed > state.job.ready_tasks:
-        found = (state.tasks(jobs.TaskStatus.ALLOCATED), state.tasks(jobs.TaskStatus.PIPELINED))
-        placed = [task.pod_class.counted for tasks in found for task in tasks]
+    placed = _placed_now(state) if reason.placed > state.job.ready_tasks else []
+    wanted = {
+        each.resource: smallest(state.job, each.resource, lacking) for each in reason.shortages
+    }
+    return _of_pods(reason, placed, wanted, lacking)
+
+
+def _of_sub_group(
+    state: job_state.JobState, reason: decisions.Reason, task: jobs.Task
+) -> decisions.Reason:
+    """Return a reason about one pod as a reason about all that its sub-group lacks, if some of them
+    had a place for the moment.
+    """
+    key = None if state.sub_groups is None or reason.lacking else state.sub_groups.of(task)
+    if state.sub_groups is None or key is None:
+        return reason
+    placed = [each for each in _placed_now(state) if state.sub_groups.of(each) == key]
+    lacking = len(placed) + state.sub_groups.missing(key)
+    if not placed or lacking <= len(placed):
+        return reason
+    wanted = {
+        each.resource: sum(other.pod_class.counted.get(each.resource, 0) for other in placed)
+        + task.pod_class.counted.get(each.resource, 0)
+        for each in reason.shortages
+    }
+    reason = replace(reason, placed=reason.placed - len(placed))
+    return _of_pods(reason, placed, wanted, len(placed) + 1)
+
+
+def _placed_now(state: job_state.JobState) -> list[jobs.Task]:
+    """Return the pods that have found a place in this cycle."""
+    found = (state.tasks(jobs.TaskStatus.ALLOCATED), state.tasks(jobs.TaskStatus.PIPELINED))
+    return [task for tasks in found for task in tasks]
+
+
+def _of_pods(
+    reason: decisions.Reason,
+    placed: Sequence[jobs.Task],
+    wanted: resources.ResourceMap,
+    lacking: int,
+) -> decisions.Reason:
+    """Return the reason as one about so many pods together, of which some are placed already; as it
+    is if these pods don't explain it.
+    """
     whole = []
     for each in reason.shortages:
-        requested = smallest(state.job, each.resource, lacking)
-        allocated = each.allocated - sum(request.get(each.resource, 0) for request in placed)
+        requested = wanted[each.resource]
+        allocated = each.allocated - sum(
+            task.pod_class.counted.get(each.resource, 0) for task in placed
+        )
         if requested <= each.limit - allocated:
             return reason
         whole.append(replace(each, requested=requested, allocated=allocated))

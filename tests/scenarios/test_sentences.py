@@ -1,0 +1,111 @@
+"""What a waiting job is told, in a picture of its cluster."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from tests import pictures, running
+from vscheduler.mirror import wording
+
+FLAT = {
+    "actions": "enqueue, allocate, backfill",
+    "tiers": running.tiers("gang | overcommit predicates proportion"),
+}
+TREE = {
+    "actions": "enqueue, allocate, backfill",
+    "tiers": running.tiers("gang | predicates capacity:enableHierarchy=true"),
+}
+
+
+def told(picture: str, job: str, tree: Mapping[str, Any] = FLAT) -> str:
+    """The sentence about this job after one cycle."""
+    result = running.run(pictures.documents(picture), tree)
+    (reason,) = [each.reason for each in result.groups if each.job == f"default/{job}"]
+    assert reason is not None
+    return wording.sentence(reason)
+
+
+def test_a_pod_that_is_to_be_near_others_is_not_told_of_too_few_resources() -> None:
+    """One node has what it asks for, the other has company."""
+    picture = """
+        node n1 cpu=4 gpu=1 label=zone=a
+        node n2 cpu=4 label=zone=b
+        queue q
+        job q/db min=1 label=app=db n2
+        job q/j min=1 gpu=1 near=app=db@zone -
+        """
+    assert told(picture, "j") == (
+        "needs 1 cpu and 1 nvidia.com/gpu; the largest hole is 0 nvidia.com/gpu on n2; 0/2 nodes "
+        "are available: 1 Insufficient nvidia.com/gpu, 1 node(s) didn't match pod affinity rules"
+    )
+
+
+def test_slots_are_among_what_is_needed() -> None:
+    """As they are among what there is."""
+    picture = "node n1 cpu=9 pods=3 queue q job q/j min=4 m:-@2 w:-@3*3"
+    assert told(picture, "j") == (
+        "all nodes that it may use have 9 cpu and 3 pods, and it needs 11 cpu and 4 pods at least; "
+        "ask for less, or add nodes"
+    )
+
+
+def test_pods_without_requests_are_no_pods_that_are_there() -> None:
+    """Of six pods that are missing, five ask for something."""
+    picture = "node n1 cpu=40 queue q capability=cpu:9 job q/j min=6 cpu=3 -*5 -@0"
+    assert told(picture, "j") == (
+        "queue q may have at most 9 cpu, and 5 pods need 15; ask for less, or raise the capability"
+    )
+
+
+def test_a_queue_without_capability_shares_what_there_is() -> None:
+    """It may have more as soon as there is more."""
+    picture = """
+        node n1 cpu=2
+        queue above
+        queue q parent=above deserved=cpu:2
+        job q/a min=1 n1*2
+        job q/j min=1 -
+        """
+    assert told(picture, "j", TREE) == (
+        "queue above has 2 cpu of the 2 there are to share; this pod needs 1"
+    )
+
+
+def test_where_root_is_the_limit_the_cluster_is_not_too_small() -> None:
+    """More nodes would change nothing."""
+    picture = """
+        node n1 cpu=20
+        queue root capability=cpu:5
+        queue q
+        job q/a min=3 minresources=cpu:3 n1*3
+        job q/j min=3 minresources=cpu:3 phase=Pending -*3
+        """
+    assert told(picture, "j") == (
+        "not admitted: queue q has, or was promised, 3 cpu of the 5 it may have; "
+        "this job asks for 3 cpu (minResources)"
+    )
+
+
+def test_promises_of_some_nodes_are_told_from_those_of_the_cluster() -> None:
+    """Only one node is open to the job; the cluster has enough."""
+    picture = """
+        node n1 cpu=2 label=zone=a
+        node n2 cpu=20
+        queue q
+        job q/j min=2 select=zone=a minresources=cpu:3 phase=Pending -*2
+        """
+    assert told(picture, "j") == (
+        "not admitted: of the 2.4 cpu that the nodes open to it may promise beside what runs, "
+        "2.4 cpu is left; this job asks for 3 cpu (minResources)"
+    )
+
+
+def test_a_further_sub_group_is_told_what_the_queue_has_without_it() -> None:
+    """The first pod of the sub-group had a place while the second was tried."""
+    picture = """
+        node n1 cpu=9
+        queue q capability=cpu:3
+        job q/j min=2 subgroups=1x2 a:n1*2 b:-*2
+        """
+    assert told(picture, "j", TREE) == (
+        "needs 2 cpu for 2 more pods; queue q has 2 cpu of the 3 it may have, which leaves 1"
+    )
