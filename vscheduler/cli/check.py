@@ -52,7 +52,7 @@ def command(  # noqa: PLR0913 - one parameter per flag
             ["nothing to check: give files, --scheduler-conf, or both"], screen.USAGE_STATUS
         )
     with lazy_commands.importing():
-        from vscheduler.cli.checks import inspection
+        from vscheduler.cli.checks import inspection, schemas
         from vscheduler.daemon import configuration, settings
         from vscheduler.simulator import run
     given = settings.Given(scheduler_name=scheduler_name, default_queue=default_queue)
@@ -68,9 +68,10 @@ def command(  # noqa: PLR0913 - one parameter per flag
         claim_unowned=True,
         default_queue=checked.default_queue,
         most=bounds.of(most),
+        unknown_classes=True,
     )
     check_options = inspection.CheckOptions(
-        options=options, schemas=inspection.shipped_schemas(), autoscaler=autoscaler
+        options=options, schemas=schemas.shipped(), autoscaler=autoscaler
     )
     report = inspection.of_files(files, scheduler_conf, built_in, check_options)
     _show(report, output)

@@ -16,8 +16,10 @@ from vscheduler.cli import flags, lazy_commands, screen
 from vscheduler.mirror.translate import bounds
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from vscheduler.core.config import policy as policies
-    from vscheduler.simulator import run
+    from vscheduler.simulator import manifests, run
 
 CYCLES_MAX = 10_000
 
@@ -110,19 +112,52 @@ def command(  # noqa: PLR0913 - one parameter per flag
         most=bounds.of(most),
         reads=loaded.policy.reads,
     )
+    dropped = _unknown_fields(documents)
     if why:
-        screen.say(*loaded.warnings, err=True)
-        _why(run.read(documents, options), loaded.policy, why, output)
+        taken = run.read(documents, options)
+        screen.say(*loaded.warnings, *_left_out([*taken.problems, *dropped]), err=True)
+        _check_strict(taken.problems, dropped, strict=strict)
+        _why(taken, loaded.policy, why, output)
         return
     outcome = run.simulate(documents, loaded.policy, options)
     screen.say(*loaded.warnings, *outcome.notes, *_faults(outcome), err=True)
     if outcome.repetition is not None:
         screen.say(str(outcome.repetition), err=True)
-    screen.say(*(f"left out: {problem}" for problem in outcome.problems), err=True)
-    if strict and outcome.problems:
-        screen.fail([f"{len(outcome.problems)} of the input's objects can't be used (--strict)"])
+    screen.say(*_left_out([*outcome.problems, *dropped]), err=True)
+    _check_strict(outcome.problems, dropped, strict=strict)
     for_people = partial(tables.show, outcome, sys.stdout, cycles=evicted_return)
     screen.show(output, partial(run.tree, outcome), for_people)
+
+
+def _unknown_fields(documents: Sequence[manifests.Manifest]) -> list[manifests.Problem]:
+    """Return the fields of custom resources that an API server would drop, but for statuses."""
+    with lazy_commands.importing():
+        from vscheduler.cli.checks import schemas
+        from vscheduler.core.config import validation
+        from vscheduler.simulator import manifests
+    known = schemas.shipped()
+    found = []
+    for each in manifests.collect(documents).objects:
+        tree = {key: value for key, value in each.tree.items() if key != "status"}
+        for fault in schemas.unknown_fields(known[each.kind], tree) if each.kind in known else ():
+            field = validation.written(fault.path)
+            message = f"{each.kind} {each.key}: {field}: {fault.message}"
+            found.append(manifests.Problem(place=each.manifest.place(field), message=message))
+    return found
+
+
+def _check_strict(
+    unusable: Sequence[manifests.Problem], dropped: Sequence[manifests.Problem], *, strict: bool
+) -> None:
+    """End with a failure if anything is left out, and --strict is given."""
+    if strict and unusable:
+        screen.fail([f"{len(unusable)} of the input's objects can't be used (--strict)"])
+    if strict and dropped:
+        screen.fail([f"{len(dropped)} fields of the input are unknown (--strict)"])
+
+
+def _left_out(problems: Sequence[manifests.Problem]) -> list[str]:
+    return [f"left out: {each}" for each in sorted(problems, key=str)]
 
 
 def _why(given: run.Given, policy: policies.Policy, job: str, output: str) -> None:

@@ -26,7 +26,7 @@ from vscheduler.core.model import decisions, jobs, pod_texts, queues, snapshot
 from vscheduler.mirror import phrases, queue_status, refusal_wording, state, statuses, wording
 from vscheduler.mirror.decode import events, quantities, wire
 from vscheduler.mirror.translate import bounds, pods
-from vscheduler.simulator import closed_queues, devices, manifests, world
+from vscheduler.simulator import closed_queues, devices, manifests, priorities, world
 
 CYCLE_SECONDS = 1.0
 """Virtual time between two cycles."""
@@ -56,6 +56,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     reads: pod_texts.PodReads = pod_texts.NOTHING
     """What plugins declare to read of pods: `reads` of the policy. `simulate` takes it from the
     policy itself."""
+    unknown_classes: bool = False
+    """Whether pods may name PriorityClasses that aren't in the input, and count with priority 0."""
     unlimited_search: bool = False
     """Whether searches for whole gangs go on until they find nodes or a proof."""
 
@@ -172,12 +174,19 @@ class Given(msgspec.Struct, frozen=True, kw_only=True):
     """The input, before the first cycle."""
 
     collected: manifests.Collection
+    """Its problems name pods of unknown PriorityClasses, too."""
     objects: tuple[manifests.Named, ...]
     """Includes the queues that always exist."""
     events: tuple[events.Upsert | events.DecodeFailed, ...]
     """The objects, decoded."""
     mirror: state.Mirror
     now: float
+
+    @property
+    def problems(self) -> list[manifests.Problem]:
+        """What can't be used, in order."""
+        found = [*self.collected.problems, *_rejections(self.mirror, self.objects)]
+        return sorted(found, key=str)
 
 
 def simulate(
@@ -194,7 +203,7 @@ def simulate(
         policy = policy.with_argument("allocate", allocate.SEARCH_STEPS, UNLIMITED_STEPS)
     given = read(documents, replace(options, reads=policy.reads))
     collected, mirror = given.collected, given.mirror
-    problems = [*collected.problems, *_rejections(mirror, given.objects)]
+    problems = tuple(given.problems)
     notes = tuple(_notes(collected, mirror))
     readable = (each for each in given.events if isinstance(each, events.Upsert))
     simulated = world.World(
@@ -213,7 +222,7 @@ def simulate(
     return Outcome(
         results=tuple(results),
         states=states,
-        problems=tuple(sorted(problems, key=str)),
+        problems=problems,
         notes=notes,
         repetition=find(looks),
     )
@@ -236,7 +245,12 @@ def read(documents: Iterable[manifests.Manifest | Mapping[str, object]], options
             reads=options.reads,
         )
     )
-    objects = _with_permanent_queues(collected.objects, options.default_queue)
+    admitted = priorities.filled(collected.objects)
+    objects = [*admitted.objects, *(admitted.unknown if options.unknown_classes else ())]
+    if admitted.unknown and not options.unknown_classes:
+        problems = (*collected.problems, *map(priorities.problem, admitted.unknown))
+        collected = replace(collected, problems=problems)
+    objects = _with_permanent_queues(objects, options.default_queue)
     decoded = devices.with_claims(
         events.convert(each.kind, tree) for each, tree in manifests.complete(objects, now)
     )

@@ -294,3 +294,42 @@ def test_why_names_what_is_wrong(tmp_path: Path) -> None:
     done = invoke(write(tmp_path / "all.yaml", pictures.documents(LATE)), "--why", "default/nobody")
     assert (done.exit_code, done.stdout) == (1, "")
     assert done.stderr == "--why: there is no PodGroup default/nobody\n"
+
+
+@pytest.mark.parametrize("strict", [[], ["--strict"]])
+@pytest.mark.parametrize("why", [[], ["--why=default/big"]])
+def test_unknown_fields_are_named_with_what_may_be_meant(
+    tmp_path: Path, why: list[str], strict: list[str]
+) -> None:
+    """An API server drops them; those of statuses don't matter."""
+    documents = pictures.documents(PICTURE)
+    for each in documents:
+        if each["kind"] == "PodGroup":
+            each["status"]["unheardOf"] = 1
+        if each["metadata"]["name"] == "big":
+            each["spec"]["minMembers"] = 2
+        if each["metadata"]["name"] == "gold":
+            each["spec"]["weigth"] = 2
+            each["spec"]["colour"] = "red"
+    done = invoke(write(tmp_path / "a.yaml", documents), *why, *strict)
+    said = [line.partition("a.yaml:")[2].partition(": ")[2] for line in done.stderr.splitlines()]
+    assert [each for each in said if each] == [
+        "PodGroup default/big: spec.minMembers: unknown field; did you mean minMember?",
+        "Queue gold: spec.colour: unknown field",
+        "Queue gold: spec.weigth: unknown field; did you mean weight?",
+    ]
+    assert done.exit_code == (1 if strict else 0)
+    if strict:
+        assert done.stderr.splitlines()[-1].endswith("3 fields of the input are unknown (--strict)")
+
+
+def test_a_pod_of_an_unknown_class_is_left_out(tmp_path: Path) -> None:
+    """Without its priority the decisions would be wrong."""
+    documents = pictures.documents(PICTURE)
+    pod = next(each for each in documents if each["metadata"]["name"] == "big-0")
+    pod["spec"].pop("priority", None)
+    pod["spec"]["priorityClassName"] = "urgent"
+    done = invoke(write(tmp_path / "a.yaml", documents))
+    assert "Pod default/big-0: spec.priorityClassName: no PriorityClass with name urgent" in (
+        done.stderr
+    )

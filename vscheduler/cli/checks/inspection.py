@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
-import yaml
 
 from vscheduler.cli import reading
 from vscheduler.cli.checks import (
@@ -28,7 +27,6 @@ from vscheduler.core.placement.devices import state as device_state
 from vscheduler.daemon import configuration
 from vscheduler.mirror import state
 from vscheduler.mirror.decode import events
-from vscheduler.sandbox import definitions
 from vscheduler.simulator import manifests, run
 
 Level = findings.Level
@@ -54,14 +52,6 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """How many objects were examined."""
     ignored: Mapping[str, int] = msgspec.field(default_factory=dict)
     """Documents of irrelevant kinds, counted by kind."""
-
-
-def shipped_schemas() -> Mapping[events.Kind, schemas.Schema]:
-    """Return the schemas of the CRDs shipped with the program."""
-    folder = definitions.shipped_folder()
-    assert folder is not None, "crds/ is a part of the package"
-    trees = [yaml.safe_load(path.read_text()) for path in sorted(folder.glob("*.yaml"))]
-    return {events.Kind(tree["spec"]["names"]["kind"]): schemas.of(tree) for tree in trees}
 
 
 def of_files(

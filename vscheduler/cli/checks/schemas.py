@@ -9,12 +9,17 @@ from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
 import msgspec
+import yaml
 
 from vscheduler.cli.checks import cel
 from vscheduler.core.config import validation
+from vscheduler.mirror.decode import events
+from vscheduler.sandbox import definitions
 
 Schema: TypeAlias = Mapping[str, Any]
 Path: TypeAlias = tuple[str | int, ...]
+
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 _TYPES: Mapping[str, tuple[type, ...]] = {
     "array": (list,),
@@ -49,6 +54,31 @@ def faults(schema: Schema, tree: Mapping[str, Any]) -> list[Fault]:
     return _judged(schema, _without_nulls(tree), ())
 
 
+def shipped() -> Mapping[events.Kind, Schema]:
+    """Return the schemas of the CRDs shipped with the program."""
+    folder = definitions.shipped_folder()
+    assert folder is not None, "crds/ is a part of the package"
+    trees = [
+        yaml.load(path.read_text(), Loader=_LOADER)  # noqa: S506 - it is a safe loader
+        for path in sorted(folder.glob("*.yaml"))
+    ]
+    return {events.Kind(tree["spec"]["names"]["kind"]): of(tree) for tree in trees}
+
+
+def unknown_fields(schema: Schema, value: Any, path: Path = ()) -> Iterator[Fault]:
+    """Iterate over the fields of an object that its schema doesn't have: API servers drop them.
+
+    Values of wrong types are passed over.
+    """
+    if value is None or not isinstance(value, _TYPES[schema.get("type", "object")]):
+        return
+    for name, part, inner in _parts(schema, value):
+        if inner is None:
+            yield _unknown(schema, path, name)
+        else:
+            yield from unknown_fields(inner, part, (*path, name))
+
+
 def _without_nulls(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _without_nulls(part) for key, part in value.items() if part is not None}
@@ -63,13 +93,17 @@ def _judged(schema: Schema, value: Any, path: Path) -> list[Fault]:
     if not found:
         for name, part, inner in _parts(schema, value):
             if inner is None:
-                hint = validation.suggestion(name, schema["properties"])
-                found.append(Fault((*path, name), f"unknown field{hint}"))
+                found.append(_unknown(schema, path, name))
             else:
                 found += _judged(inner, part, (*path, name))
     if all(fault.by_rule for fault in found):
         found += _broken(schema, value, path)
     return found
+
+
+def _unknown(schema: Schema, path: Path, name: str | int) -> Fault:
+    hint = validation.suggestion(name, schema["properties"])
+    return Fault((*path, name), f"unknown field{hint}")
 
 
 def _parts(schema: Schema, value: Any) -> Iterator[tuple[str | int, Any, Schema | None]]:
