@@ -339,6 +339,17 @@ class Edited:
             selector.pop(change.key, None)
             pod["spec"]["nodeSelector"] = selector
 
+    def change_honortaints(self, _: changes.HonorTaints) -> None:
+        """Leave nodes with other taints out of topology spread."""
+        for pod in self._waiting:
+            for each in pod["spec"].get("topologySpreadConstraints", []):
+                each["nodeTaintsPolicy"] = "Honor"
+
+    def change_maypreempt(self, _: changes.MayPreempt) -> None:
+        """Let pods be evicted for the waiting ones."""
+        for pod in self._waiting:
+            pod["spec"]["preemptionPolicy"] = "PreemptLowerPriority"
+
     def change_withoutnodeaffinity(self, _: changes.WithoutNodeAffinity) -> None:
         """Drop the required node affinity."""
         for pod in self._waiting:

@@ -143,6 +143,16 @@ class WithoutNodeAffinity(msgspec.Struct, frozen=True, kw_only=True):
     """No required node affinity on each waiting pod."""
 
 
+class HonorTaints(msgspec.Struct, frozen=True, kw_only=True):
+    """`nodeTaintsPolicy: Honor` in the required topology spread of each waiting pod, so that nodes
+    whose taints the pods don't tolerate no longer count.
+    """
+
+
+class MayPreempt(msgspec.Struct, frozen=True, kw_only=True):
+    """`preemptionPolicy: PreemptLowerPriority` on each waiting pod."""
+
+
 class OpenQueues(msgspec.Struct, frozen=True, kw_only=True):
     """Closed queues that are opened: the job's queue, its ancestors, or both."""
 
@@ -276,6 +286,8 @@ Change: TypeAlias = (
     | Uncordon
     | WithoutSelector
     | WithoutNodeAffinity
+    | HonorTaints
+    | MayPreempt
     | LabelNodes
     | OpenQueues
     | CreateQueue

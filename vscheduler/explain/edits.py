@@ -148,6 +148,8 @@ def _required(there: Objects, change: changes.Change) -> list[Event]:
             made = [events.Upsert(kind=events.Kind.QUEUE, object=wire.Queue(metadata=metadata))]
         case changes.OtherQueue() | changes.DropAnnotation() | changes.SoftTopology():
             made = [_changed_group(there, change)]
+        case changes.HonorTaints() | changes.MayPreempt():
+            made = [_pod(_with_policy(pod, change)) for pod in there.waiting]
         case changes.MarkPods():
             made = map(_pod, _marked(there, change))
         case changes.CreatePods():
@@ -452,6 +454,17 @@ def _changed_node(
         case changes.LabelNodes():
             labels = {**node.metadata.labels, change.key: change.value}
             return _alter(node, metadata=_alter(node.metadata, labels=labels))
+
+
+def _with_policy(pod: wire.Pod, change: changes.HonorTaints | changes.MayPreempt) -> wire.Pod:
+    spec = pod.spec
+    match change:
+        case changes.HonorTaints():
+            rules = spec.topology_spread_constraints
+            rules = [_alter(each, node_taints_policy="Honor") for each in rules]
+            return _alter(pod, spec=_alter(spec, topology_spread_constraints=rules))
+        case changes.MayPreempt():
+            return _alter(pod, spec=_alter(spec, preemption_policy="PreemptLowerPriority"))
 
 
 def _unbarred(

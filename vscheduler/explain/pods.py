@@ -14,6 +14,9 @@ BYTES_STEP = 64 * 2**20
 SIZES_MAX = 256
 """The steps of a grid double until it has at most so many sizes."""
 
+NEVER = "Never"
+"""The preemptionPolicy of pods for which nobody is evicted."""
+
 CANDIDATES_MAX = 8
 """So many taints, labels and the like are tried."""
 
@@ -107,7 +110,7 @@ def settings(found: search.Search, job: jobs.Job) -> Iterator[changes.Remedy]:
 
 
 def unbarred(found: search.Search, job: jobs.Job) -> Iterator[changes.Remedy]:
-    """Yield tolerations, and selectors to drop, with which the job starts."""
+    """Yield tolerations, selectors to drop, and policies, with which the job starts."""
     del job
     yield from _tolerating(found)
     waiting = found.trials.objects.waiting
@@ -116,8 +119,15 @@ def unbarred(found: search.Search, job: jobs.Job) -> Iterator[changes.Remedy]:
         remedy = found.one(changes.WithoutSelector(key=key, value=value))
         if remedy is not None:
             yield remedy
+    others: list[changes.Change] = []
     if any(_needs_affinity(pod) for pod in waiting):
-        remedy = found.one(changes.WithoutNodeAffinity())
+        others.append(changes.WithoutNodeAffinity())
+    if barring(found) and any(_counts_tainted(pod) for pod in waiting):
+        others.append(changes.HonorTaints())
+    if any(pod.spec.preemption_policy == NEVER for pod in waiting):
+        others.append(changes.MayPreempt())
+    for each in others:
+        remedy = found.one(each)
         if remedy is not None:
             yield remedy
 
@@ -153,6 +163,14 @@ def tasks(found: search.Search) -> list[jobs.Task]:
 def _requested(waiting: tuple[wire.Pod, ...]) -> list[str]:
     names = {name for pod in waiting for name in smaller_pods.all_requested(pod)}
     return list(resources.ResourceSpace.of(dict.fromkeys(names, 1)).names)
+
+
+def _counts_tainted(pod: wire.Pod) -> bool:
+    """Whether a required spread of the pod counts nodes that the pod may not use."""
+    return any(
+        each.when_unsatisfiable == "DoNotSchedule" and each.node_taints_policy != "Honor"
+        for each in pod.spec.topology_spread_constraints
+    )
 
 
 def _needs_affinity(pod: wire.Pod) -> bool:

@@ -181,6 +181,10 @@ def _of_its_objects(change: changes.Change) -> str:
             text = f"drop the annotation {change.key} of the PodGroup, or correct it"
         case changes.SoftTopology():
             text = "set mode: soft in the network topology of the PodGroup"
+        case changes.HonorTaints():
+            text = "set nodeTaintsPolicy: Honor in the topology spread of its pods"
+        case changes.MayPreempt():
+            text = "set preemptionPolicy: PreemptLowerPriority on its pods"
         case changes.QuotaAmounts():
             text = f"raise ResourceQuota {change.quota}: {_rises(change)}"
     return text

@@ -226,7 +226,8 @@ def _asks(shortages: Sequence[decisions.Shortage]) -> str:
 def _queue_over_share(reason: decisions.Reason) -> str:
     if reason.never:
         return _beyond_capability(reason)
-    return gang_wording.over_share(reason) if reason.lacking else _over_share(reason)
+    text = gang_wording.over_share(reason) if reason.lacking else _over_share(reason)
+    return f"{text}; {NEVER_PREEMPTS}" if reason.never_preempts else text
 
 
 def _over_share(reason: decisions.Reason) -> str:

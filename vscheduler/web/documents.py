@@ -285,6 +285,7 @@ OWN_CHANGES = frozenset(
     {
         *("FewerPods", "SmallerRequest", "Tolerate"),
         *("WithoutSelector", "WithoutNodeAffinity", "ActionArgument"),
+        *("HonorTaints", "MayPreempt"),
         *("CreatePods", "MarkPods", "RemoveGates", "CreateClaims", "QuotaAmounts"),
         *("DropAnnotation", "SoftTopology"),
     }

@@ -112,6 +112,13 @@ SCENES = {
         """,
         ["uncordon n2"],
     ),
+    "a tainted node that counts for spread": (
+        """
+        node n1 cpu=4 label=zone=a   node n2 cpu=4 label=zone=b taint=control=x:NoSchedule
+        queue q   job q/late min=2 label=app=late spread=app=late@zone:1 - -
+        """,
+        ["set nodeTaintsPolicy: Honor in the topology spread of its pods"],
+    ),
     "a capability": (
         """
         node n1 cpu=8   queue q capability=cpu:3
@@ -445,3 +452,28 @@ def test_a_budget_that_is_too_small_is_told_of() -> None:
         "No single change that was tried would start it.",
         f"Not searched to the end: {CUT}.",
     ]
+
+
+def test_pods_that_never_preempt_might() -> None:
+    """The reason names the policy, and the trial who would be evicted."""
+    documents = pictures.documents(
+        """
+        node n1 cpu=2   queue q
+        job q/busy min=1 priority=1 n1 n1
+        job q/late min=1 priority=9 -
+        """
+    )
+    _object(documents, "Pod", "late-0")["spec"]["preemptionPolicy"] = "Never"
+    tree = {"actions": "allocate, preempt", "tiers": running.tiers("priority gang | predicates")}
+    for tiers in ("priority gang | predicates", "priority gang | predicates proportion"):
+        tree["tiers"] = running.tiers(tiers)
+        given = run.read(documents, run.Options())
+        found = remedies.explain(given, running.policy_of(tree), "default/late")
+        assert found.reason is not None
+        said = "no pod is evicted for it, as its preemptionPolicy is Never"
+        assert said in wording.lines(found)[0]
+        shown = [wording.sentence(each) for each in found.remedies]
+        assert (
+            "set preemptionPolicy: PreemptLowerPriority on its pods; 1 pod of job default/busy in "
+            "queue q would be evicted for it"
+        ) in shown

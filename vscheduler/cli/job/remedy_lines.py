@@ -58,8 +58,12 @@ def _has_claims(job: job_figures.Job, seen: placing.Seen) -> bool:
 def lines(
     job: job_figures.Job, explanation: remedies.Explanation | None, *, readable: bool
 ) -> list[str]:
-    """Return the changes as lines of text; `readable` says whether the user may read enough."""
-    if not job.waits:
+    """Return the changes as lines of text; `readable` says whether the user may read enough.
+
+    None for a job with pods of which no scheduler has said anything: what its scheduler would do
+    helps nobody as long as it may not run.
+    """
+    if not job.waits or (job.total and not job.message):
         return []
     if not readable:
         return [UNREADABLE]

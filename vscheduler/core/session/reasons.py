@@ -338,7 +338,13 @@ def note_share(
     else:
         code = decisions.ReasonCode.QUEUE_OVER_SHARE
         short = shortages(session, queue, task)
-    reason = of(turn.state, code, request=task.pod_class.counted, shortages=short)
+    reason = of(
+        turn.state,
+        code,
+        request=task.pod_class.counted,
+        shortages=short,
+        never_preempts=bool(short) and task.never_preempts and session.runs("preempt"),
+    )
     if short:
         reason = _of_sub_group(turn.state, _of_gang(turn.state, reason), task)
     session.reasons.note(turn.state.job.id, reason)

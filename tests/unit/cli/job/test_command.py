@@ -302,3 +302,11 @@ def test_numbers_in_names_of_pods_sort_as_numbers() -> None:
     places = job_figures.Places(found={}, approximate=False)
     (job,) = job_figures.jobs_of([group], pods, places)
     assert [pod.name for pod in job.pods or ()] == ["w-1", "w-2", "w-10"]
+
+
+def test_what_a_silent_scheduler_would_do_is_not_told(run: Run) -> None:
+    """Whether it runs at all isn't known: `it starts in cycle 1` would be a promise."""
+    text = run("why", "pod/small-0").stdout
+    assert "No scheduler has said anything about it yet" in text
+    assert "would start" not in text
+    assert "in cycle" not in text
