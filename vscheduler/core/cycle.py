@@ -88,7 +88,7 @@ def open_session(
     `WorkBudget`.
     """
     limited = work_budget.WorkBudget(budget, taken.carried.work_by_namespace, small)
-    offered = devices.Devices(taken, limited.spend, wanted=configured.allocates_claims)
+    offered = devices.Devices(taken, limited, wanted=configured.allocates_claims)
     taken = offered.with_extended_resources(taken)
     opened = session.Session(
         taken,

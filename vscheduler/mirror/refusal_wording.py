@@ -172,6 +172,9 @@ _WORDS: Mapping[Code, Words] = {
     Code.RESOURCE_CLAIM_IN_USE: _claim(
         'resourceclaim "{subject}" in use by as many pods as may use it'
     ),
+    Code.RESOURCE_CLAIM_UNREAD: _claim(
+        'the device selectors of resourceclaim "{subject}" are still being evaluated'
+    ),
     Code.RESOURCE_CLAIM_UNSUPPORTED: _claim('resourceclaim "{subject}": {detail}'),
     Code.DEVICE_CLASS_MISSING: _claim("request {detail}: device class {subject} does not exist"),
     Code.SELECTOR_UNUSABLE: _claim('device selector "{subject}" can\'t be evaluated: {detail}'),

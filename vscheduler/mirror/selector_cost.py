@@ -9,13 +9,16 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from vscheduler.mirror.selector_tree import Kind, Tree, reads
+from vscheduler.mirror.selector_tree import DEVICE, Kind, Tree, reads
 
 LENGTH_MAX = 10**9
 """Longer values don't matter: nothing of this length is affordable."""
 
 ATTRIBUTES = 32
 """How many attributes and capacities a device can have."""
+
+FIELDS = 4
+"""How many fields a device has, of which two are maps by domain."""
 
 TEXT = 64
 """How many characters an attribute can have."""
@@ -81,15 +84,16 @@ class Estimate(NamedTuple):
 
 
 _SCALAR = Size()
-_DOMAIN = Size(ATTRIBUTES, Size(TEXT))
-_DEVICE = Size(4, Size(ATTRIBUTES, _DOMAIN))
-"""Four fields, of which two are maps by domain."""
 
 
-def estimate(tree: Tree) -> int:
-    """Return about how many microseconds an expression takes at most."""
+def estimate(tree: Tree, attributes: int = ATTRIBUTES) -> int:
+    """Return about how many microseconds an expression takes at most, for a device with so many
+    attributes, and so many capacities.
+    """
     start = START_MICROSECONDS + (EVERYTHING_MICROSECONDS if reads(tree) is None else 0)
-    return round(min(start + _of(tree, {"device": _DEVICE}).microseconds, LENGTH_MAX))
+    domain = Size(attributes, Size(TEXT))
+    device = Size(FIELDS, Size(attributes, domain))
+    return round(min(start + _of(tree, {DEVICE: device}).microseconds, LENGTH_MAX))
 
 
 def _of(tree: Tree, known: Mapping[str, Size]) -> Estimate:
@@ -102,7 +106,7 @@ def _of(tree: Tree, known: Mapping[str, Size]) -> Estimate:
         case Kind.NAME:
             size = known.get(tree.name, _SCALAR)
         case Kind.SELECT:
-            is_text = tree.name == "driver" and sizes[0] is _DEVICE
+            is_text = tree.name == "driver" and tree.parts[0] == Tree(Kind.NAME, DEVICE)
             size = Size(TEXT) if is_text else sizes[0].element
         case Kind.LIST:
             size = Size(len(sizes), _largest(sizes))

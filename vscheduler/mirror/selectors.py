@@ -4,8 +4,9 @@ Kubernetes: dynamic-resource-allocation cel. The library (cel-cpp) is imported w
 expression, so a cluster without claims for devices never loads it.
 """
 
+import math
 import re
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, TypeGuard
@@ -52,9 +53,20 @@ _SEMVER = re.compile(
 
 class _Compiled(msgspec.Struct, frozen=True):
     program: Any
-    cost: int
-    """About how many microseconds an evaluation takes."""
+    tree: selector_tree.Tree
     reads: selector_tree.Reads | None
+    costs: dict[int, int]
+    """About how many microseconds an evaluation takes, by the number of attributes or capacities
+    that a device has at most, a power of two."""
+
+    def cost_for(self, device: devices.Device) -> int:
+        """Return about how many microseconds an evaluation for this device takes."""
+        number = max(len(device.attributes), len(device.capacity), 1)
+        most = min(1 << (number - 1).bit_length(), selector_cost.ATTRIBUTES)
+        cost = self.costs.get(most)
+        if cost is None:
+            cost = self.costs[most] = selector_cost.estimate(self.tree, most)
+        return cost
 
 
 class Selectors:
@@ -70,15 +82,19 @@ class Selectors:
         """By expression, driver and what the expression reads of a device."""
 
     def answers(
-        self, expression: str, driver: str, found: Sequence[devices.Device]
+        self,
+        expression: str,
+        driver: str,
+        found: Iterable[devices.Device],
+        most: float = math.inf,
     ) -> tuple[list[devices.Answer], int]:
         """Return what the expression says of each device, and about how many microseconds that
-        took.
+        took. Once it has taken `most`, the rest is left out.
         """
         compiled, cost = self._compiled(expression)
         if isinstance(compiled, devices.SelectorError):
-            return [compiled] * len(found), cost
-        answers, evaluated = [], 0
+            return [compiled for _ in found], cost
+        answers: list[devices.Answer] = []
         for device in found:
             key = expression, driver, _seen(device, compiled.reads)
             answer = self._answers.get(key)
@@ -86,9 +102,12 @@ class Selectors:
                 if len(self._answers) >= ANSWERS_MAX:
                     self._answers.clear()
                 answer = self._answers[key] = _evaluated(compiled, driver, device)
-                evaluated += 1
+                cost += compiled.cost_for(device)
             answers.append(answer)
-        return answers, cost + evaluated * compiled.cost + len(answers) * LOOKUP_COST
+            cost += LOOKUP_COST
+            if cost >= most:
+                break
+        return answers, cost
 
     def problem(self, expression: str) -> tuple[devices.SelectorError | None, int]:
         """Return why an expression can't be used at all, if so, and about how many microseconds it
@@ -205,7 +224,7 @@ def _checked(program: Any) -> _Compiled | devices.SelectorError:
         return devices.SelectorError(
             f"may take {needed} for a device; at most {COST_MAX // 1000} ms are spent on one"
         )
-    return _Compiled(program, cost, selector_tree.reads(tree))
+    return _Compiled(program, tree, selector_tree.reads(tree), {selector_cost.ATTRIBUTES: cost})
 
 
 @lru_cache(maxsize=1)

@@ -22,7 +22,7 @@ from vscheduler.core.placement import nominated_pods as outsiders
 from vscheduler.core.placement.devices import state as device_state
 from vscheduler.core.placement.pod_affinity import counts as near
 from vscheduler.core.placement.volumes import state as volume_state
-from vscheduler.core.session import job_state
+from vscheduler.core.session import job_state, work_budget
 
 GPU = "nvidia.com/gpu"
 JobState = job_state.JobState
@@ -57,7 +57,9 @@ class Opened:
     def __post_init__(self) -> None:
         self.nominated = outsiders.NominatedPods(self.snapshot)
         self.volumes = volume_state.Volumes(self.snapshot, lambda *_: None)
-        self.devices = device_state.Devices(self.snapshot, lambda *_: None, wanted=True)
+        self.devices = device_state.Devices(
+            self.snapshot, work_budget.WorkBudget(None, {}), wanted=True
+        )
 
     @property
     def promised_jobs(self) -> list[JobState]:

@@ -116,6 +116,10 @@ WORDS: dict[tuple[str, ...], tuple[str, str]] = {
         'resourceclaim "c" in use by as many pods as may use it',
         'resourceclaim "c" in use by as many pods as may use it',
     ),
+    (Code.RESOURCE_CLAIM_UNREAD, "c"): (
+        'the device selectors of resourceclaim "c" are still being evaluated',
+        'the device selectors of resourceclaim "c" are still being evaluated',
+    ),
     (Code.RESOURCE_CLAIM_UNSUPPORTED, "c", "x: no"): (
         'resourceclaim "c": x: no',
         'resourceclaim "c": x: no',

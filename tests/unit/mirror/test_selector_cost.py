@@ -112,7 +112,7 @@ def test_estimates_are_about_what_is_measured(expression: str) -> None:
     tree = selector_tree.tree_of(compiled(expression))
     reads = selector_tree.reads(tree)
     program = selectors._environment().compile(selector_text.read(expression).text)
-    one = selectors._Compiled(program, 0, reads)
+    one = selectors._Compiled(program, tree, reads, {})
     took = []
     for _ in range(20):
         began = time.perf_counter()

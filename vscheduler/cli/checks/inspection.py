@@ -24,6 +24,7 @@ from vscheduler.core import cycle
 from vscheduler.core.config import policy, validation
 from vscheduler.core.model import resources, snapshot
 from vscheduler.core.placement.devices import state as device_state
+from vscheduler.core.session import work_budget
 from vscheduler.daemon import configuration
 from vscheduler.mirror import state
 from vscheduler.mirror.decode import events
@@ -308,7 +309,7 @@ def _place(manifest: manifests.Manifest, path: validation.Path) -> str:
 
 
 def _devices(taken: snapshot.Snapshot) -> device_state.Devices:
-    return device_state.Devices(taken, lambda _kind, _cost: None, wanted=True)
+    return device_state.Devices(taken, work_budget.WorkBudget(None, {}), wanted=True)
 
 
 def _largest(taken: snapshot.Snapshot) -> dict[str, int]:

@@ -5,6 +5,7 @@ allocation). Which claims a pod uses is part of its PodClass
 (`constraints.Constraints.resource_claims`).
 """
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -329,10 +330,12 @@ class Selectors(Protocol):
     """
 
     def answers(
-        self, expression: str, driver: str, found: Sequence[Device]
+        self, expression: str, driver: str, found: Iterable[Device], most: float = math.inf
     ) -> tuple[Sequence[Answer], int]:
         """Return what the expression says of each device, and about how many microseconds that
         took. Raises nothing, whatever a tenant has written.
+
+        Once it has taken `most` microseconds, the answers for the rest are left out.
         """
 
     def problem(self, expression: str) -> tuple[SelectorError | None, int]:

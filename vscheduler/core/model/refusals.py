@@ -63,6 +63,8 @@ class RefusalCode(StrEnum):
     """As many pods use the claim as may."""
     RESOURCE_CLAIM_SHARED = "ResourceClaimShared"
     """Another pod of the job, for which the claim counts, has to be placed first."""
+    RESOURCE_CLAIM_UNREAD = "ResourceClaimUnread"
+    """Its selectors are still being evaluated."""
     RESOURCE_CLAIM_UNSUPPORTED = "ResourceClaimUnsupported"
     """The claim, and what isn't supported."""
     DEVICE_CLASS_MISSING = "DeviceClassMissing"

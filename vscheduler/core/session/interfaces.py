@@ -149,6 +149,10 @@ class Devices(node_views.Devices, Protocol):
     def allocates(self) -> bool:
         """Whether claims are allocated: a plugin has them allocated, and they can be read."""
 
+    @property
+    def are_unread(self) -> bool:
+        """Whether claims are left whose selectors took too long; later cycles go on with them."""
+
     def unallocated(
         self, task: jobs.Task, row: int
     ) -> tuple[device_decisions.ClaimAllocation, ...]:

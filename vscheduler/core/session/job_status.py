@@ -33,6 +33,9 @@ NODES_HELP = frozenset(
 REPORTED_TO_PODS = NODES_HELP | {decisions.ReasonCode.QUEUE_BARRED}
 """Reasons against admitting a group that are written to the status of all of its pods."""
 
+SOON_SECONDS = 0.001
+"""When to go on with claims that are half read. The cycle isn't unfinished: all jobs had turns."""
+
 UNCONFIRMED = (jobs.TaskStatus.ALLOCATED, jobs.TaskStatus.BINDING)
 
 
@@ -57,6 +60,8 @@ def close(session: working.Session, faults: tuple[decisions.Fault, ...]) -> deci
     volumes, devices = _conclude_volumes(session, held), _conclude_devices(session, held)
     groups, settled = _groups(session, volumes, devices)
     waiting, parked = session.waiting_jobs(), session.parking.uids()
+    if session.devices.are_unread:
+        session.wake(session.snapshot.now + SOON_SECONDS)
     return decisions.CycleResult(
         binds=tuple(sorted(decided.binds, key=lambda bind: bind.task.key)),
         pipelined=tuple(sorted(decided.pipelined.values(), key=lambda pipeline: pipeline.task.key)),

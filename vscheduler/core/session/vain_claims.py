@@ -14,7 +14,7 @@ import numpy as np
 
 from vscheduler.core.config import policy as policies
 from vscheduler.core.model import jobs, nodes, snapshot
-from vscheduler.core.session import job_state
+from vscheduler.core.session import interfaces, job_state
 
 Phases: TypeAlias = Sequence[tuple[jobs.JobId, jobs.Phase, bool]]
 
@@ -34,6 +34,10 @@ class Session(Protocol):
 
     snapshot: snapshot.Snapshot
     policy: policies.Policy
+
+    @property
+    def devices(self) -> interfaces.Devices:
+        """Devices as the cycle has decided so far."""
 
     @property
     def touched(self) -> bool:
@@ -111,7 +115,7 @@ def _is_settled(session: Session) -> bool:
     )
     searched = all(each.finished for each in carried.gang_searches.values())
     is_settled = session.policy.claims_last and searched and not session.touched
-    return is_settled and not any(under_way)
+    return is_settled and not (any(under_way) or session.devices.are_unread)
 
 
 def _refused(taken: snapshot.Snapshot) -> tuple[frozenset[jobs.TaskId], frozenset[jobs.JobId]]:

@@ -113,6 +113,14 @@ class WorkBudget:
         if self._spent > self._small:
             raise TooLargeError
 
+    def spend_for(self, namespace: str, operation: str, cost: int) -> None:
+        """Count one operation and its cost, which this namespace pays for, whoever's turn it is."""
+        payer, self.payer = self.payer, namespace
+        try:
+            self.spend(operation, cost)
+        finally:
+            self.payer = payer
+
     @property
     def spent(self) -> int:
         """The cost of all operations so far."""
@@ -136,6 +144,10 @@ class WorkBudget:
         if budget is not None:
             end += budget // fraction
         return lambda: self.over or (budget is not None and self._spent >= end)
+
+    def units(self, fraction: int) -> float:
+        """Return a half, a quarter, … of the whole budget; infinite without a budget."""
+        return math.inf if self._budget is None else self._budget / fraction
 
     def affords(self, cost: int, most: int) -> int:
         """Return how many operations of this cost the limit still allows, at most this many."""

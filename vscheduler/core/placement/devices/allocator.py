@@ -43,6 +43,8 @@ class Demand(msgspec.Struct, frozen=True, eq=False):
     """The same, without devices whose taints aren't tolerated."""
     failed: Mapping[int, str] = msgspec.field(default_factory=dict)
     """By position, devices for which an expression failed, and how."""
+    unsupported: Mapping[str, int] = msgspec.field(default_factory=dict)
+    """How many devices match that are never allocated, by what these use."""
     resource: str = ""
     """The extended resource that the request stands for, if any."""
     provided: nodes.Mask | None = None

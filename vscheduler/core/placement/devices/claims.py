@@ -3,14 +3,14 @@
 Kubernetes: kube-scheduler DynamicResources.PreFilter.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 import numpy as np
 
 from vscheduler.core.api import contracts
 from vscheduler.core.model import constraints, devices, nodes, refusals
-from vscheduler.core.placement.devices import allocator, extended, tables
+from vscheduler.core.placement.devices import allocator, extended, reading, tables
 from vscheduler.core.placement.volumes import tables as volume_tables
 
 Code = refusals.RefusalCode
@@ -18,7 +18,9 @@ Code = refusals.RefusalCode
 ELSEWHERE = refusals.Refusal(Code.DEVICES_ELSEWHERE)
 UNSERVED = refusals.Refusal(Code.DEVICES_UNSERVED)
 
-PASSING = frozenset({Code.RESOURCE_CLAIM_NOT_CREATED, Code.RESOURCE_CLAIM_IN_USE})
+PASSING = frozenset(
+    {Code.RESOURCE_CLAIM_NOT_CREATED, Code.RESOURCE_CLAIM_IN_USE, Code.RESOURCE_CLAIM_UNREAD}
+)
 """Problems that go away by themselves."""
 
 
@@ -35,6 +37,11 @@ class Needs(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """Those that aren't allocated."""
     shapes: tuple[allocator.Shape, ...] = ()
     """What these ask for."""
+
+    @property
+    def are_unread(self) -> bool:
+        """Whether later cycles go on with reading a claim."""
+        return any(each.code is Code.RESOURCE_CLAIM_UNREAD for each in self.problems)
 
     @property
     def demands(self) -> Iterator[allocator.Demand]:
@@ -56,9 +63,9 @@ class Reader:
         known: devices.Devices,
         shapes: "Shapes",
         layout: nodes.NodeLayout,
-        spend: Callable[[str, int], None],
+        reads: reading.Reading,
     ) -> None:
-        self._known, self._shapes, self._layout, self._spend = known, shapes, layout, spend
+        self._known, self._shapes, self._layout, self._reading = known, shapes, layout, reads
 
     def found(
         self, uses: Sequence[constraints.ResourceClaimUse]
@@ -81,30 +88,38 @@ class Reader:
         open_ = [claim for claim in claims if claim.allocation is None]
         shapes: list[allocator.Shape] = []
         for claim in open_ if not problems else ():
-            shape = self._shapes.of(claim, self._spend)
+            shape = self._shapes.of(claim, self._reading)
+            if shape is None:
+                problems.append(refusals.Refusal(Code.RESOURCE_CLAIM_UNREAD, claim.name))
+                break
             if isinstance(shape, refusals.Refusal):
                 problems.append(shape)
             else:
                 shapes.append(shape)
         return Needs(
             problems=tuple(dict.fromkeys(problems)),
-            elsewhere=tuple(self._elsewhere(claims)),
+            elsewhere=tuple(elsewhere(claims, self._layout, self._shapes.provided)),
             claims=tuple(claims),
             open=tuple(open_) if not problems else (),
             shapes=tuple(shapes) if not problems else (),
         )
 
-    def _elsewhere(
-        self, claims: Sequence[devices.ResourceClaim]
-    ) -> Iterator[contracts.FilterResult]:
-        provided = self._shapes.provided
-        for claim in claims:
-            if claim.allocation is not None and claim.allocation.nodes is not None:
-                passes = volume_tables.any_of(claim.allocation.nodes, self._layout)
-                yield contracts.FilterResult(ELSEWHERE, passes)
-            if claim.extended and claim.uid and provided is not None:
-                passes = extended.as_made(claim, provided, self._layout.size)
-                yield contracts.FilterResult(ELSEWHERE, passes)
+
+def elsewhere(
+    claims: Iterable[devices.ResourceClaim],
+    layout: nodes.NodeLayout,
+    provided: Mapping[str, nodes.Mask] | None = None,
+) -> Iterator[contracts.FilterResult]:
+    """Yield the nodes (N,) that can use what these claims have got. `provided` as in `Shapes`;
+    None: not known.
+    """
+    for claim in claims:
+        if claim.allocation is not None and claim.allocation.nodes is not None:
+            passes = volume_tables.any_of(claim.allocation.nodes, layout)
+            yield contracts.FilterResult(ELSEWHERE, passes)
+        if claim.extended and claim.uid and provided is not None:
+            passes = extended.as_made(claim, provided, layout.size)
+            yield contracts.FilterResult(ELSEWHERE, passes)
 
 
 class Shapes:
@@ -116,77 +131,66 @@ class Shapes:
         self,
         known: devices.Devices,
         table: tables.DeviceTable,
-        provided: Mapping[str, nodes.Mask] | None = None,
+        provided: Mapping[str, nodes.Mask],
     ) -> None:
-        """`provided` are the nodes (N,) that have extended resources by a device plugin. None: not
-        known.
-        """
+        """`provided` are the nodes (N,) that have extended resources by a device plugin."""
         self._classes, self._selectors, self._table = known.classes, known.selectors, table
         self.provided = provided
         self._known: dict[object, allocator.Shape | refusals.Refusal] = {}
+        self.unfinished = reading.Unfinished()
 
     def of(
-        self, claim: devices.ResourceClaim, spend: Callable[[str, int], None]
-    ) -> allocator.Shape | refusals.Refusal:
-        """Return what a claim asks for, or why it can't be had at all."""
+        self, claim: devices.ResourceClaim, reads: reading.Reading
+    ) -> allocator.Shape | refusals.Refusal | None:
+        """Return what a claim asks for, or why it can't be had at all; None as long as it is
+        unread.
+        """
         if claim.unsupported:
             return refusals.Refusal(Code.RESOURCE_CLAIM_UNSUPPORTED, claim.name, claim.unsupported)
         key = (claim.requests, claim.constraints, claim.extended)
         found = self._known.get(key)
         if found is None:
-            if len(self._known) >= SHAPES_MAX:
-                self._known.clear()
-            found = self._known[key] = self._shaped(claim, spend)
+            found = reads.read(claim.namespace, key, lambda: self._shaped(claim))
+            if found is not None:
+                if len(self._known) >= SHAPES_MAX:
+                    self._known.clear()
+                self._known[key] = found
         return found
 
     def _shaped(
-        self, claim: devices.ResourceClaim, spend: Callable[[str, int], None]
-    ) -> allocator.Shape | refusals.Refusal:
+        self, claim: devices.ResourceClaim
+    ) -> reading.Steps[allocator.Shape | refusals.Refusal]:
         requests = []
         named = {name: each.resource for each in claim.extended for name in each.requests}
         for request in claim.requests:
             resource = named.get(request.name, "")
-            alternatives = [
-                self._demand(request, wanted, resource, spend) for wanted in request.alternatives
-            ]
-            for each in alternatives:
-                if isinstance(each, refusals.Refusal):
-                    return each
-            requests.append(tuple(d for d in alternatives if isinstance(d, allocator.Demand)))
+            alternatives = []
+            for wanted in request.alternatives:
+                demand = yield from self._demand(request, wanted, resource)
+                if isinstance(demand, refusals.Refusal):
+                    return demand
+                alternatives.append(demand)
+            requests.append(tuple(alternatives))
         rules = tuple(
             allocator.Rule(each.attribute, frozenset(each.requests)) for each in claim.constraints
         )
         return allocator.Shape(tuple(requests), rules)
 
     def _demand(
-        self,
-        request: devices.DeviceRequest,
-        wanted: devices.Wanted,
-        resource: str,
-        spend: Callable[[str, int], None],
-    ) -> allocator.Demand | refusals.Refusal:
+        self, request: devices.DeviceRequest, wanted: devices.Wanted, resource: str
+    ) -> reading.Steps[allocator.Demand | refusals.Refusal]:
         device_class = self._classes.get(wanted.device_class)
         path = request.path(wanted)
         if device_class is None:
             return refusals.Refusal(Code.DEVICE_CLASS_MISSING, wanted.device_class, path)
-        provided = (self.provided or {}).get(resource)
+        provided = self.provided.get(resource)
         too_many = len(request.alternatives) == 1 and (wanted.count or 0) > devices.RESULTS_MAX
         if too_many and (provided is None or not provided.any()):
             return refusals.Refusal(Code.TOO_MANY_DEVICES, path, str(wanted.count))
         expressions = (*device_class.selectors, *wanted.selectors)
-        if expressions and self._selectors is None:
-            return refusals.Refusal(Code.SELECTOR_UNUSABLE, expressions[0], "no CEL is known")
-        for expression in expressions:
-            assert self._selectors is not None
-            problem, cost = self._selectors.problem(expression)
-            spend("devices", cost)
-            if problem is not None:
-                return refusals.Refusal(Code.SELECTOR_UNUSABLE, expression, str(problem))
-        if expressions:
-            assert self._selectors is not None
-            found = self._table.matching(expressions, self._selectors, spend)
-        else:
-            found = tables.Matches(np.ones(self._table.size, dtype=np.bool_), {})
+        found = yield from self._matching(expressions)
+        if isinstance(found, refusals.Refusal):
+            return found
         return allocator.Demand(
             path=path,
             request=request.name,
@@ -198,9 +202,26 @@ class Shapes:
             matches=found.passes,
             usable=found.passes & self._table.tolerated(wanted.tolerations) & (not too_many),
             failed=found.failed,
+            unsupported=(yield from self._table.unsupported(expressions, self._selectors)),
             resource=resource,
             provided=provided,
         )
+
+    def _matching(
+        self, expressions: tuple[str, ...]
+    ) -> reading.Steps[tables.Matches | refusals.Refusal]:
+        """Return which devices all expressions select, or which of them can't be used."""
+        if not expressions:
+            return tables.Matches(np.ones(self._table.size, dtype=np.bool_), {})
+        if self._selectors is None:
+            return refusals.Refusal(Code.SELECTOR_UNUSABLE, expressions[0], "no CEL is known")
+        for expression in () if self._table.knows(expressions) else expressions:
+            yield 0
+            problem, cost = self._selectors.problem(expression)
+            yield cost
+            if problem is not None:
+                return refusals.Refusal(Code.SELECTOR_UNUSABLE, expression, str(problem))
+        return (yield from self._table.matching(expressions, self._selectors))
 
 
 def lasting(problem: refusals.Refusal) -> bool:

@@ -1,14 +1,15 @@
 """Needs of pods: what their claims ask for, kept from cycle to cycle as long as nothing changes."""
 
 import operator
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
 
 from vscheduler.core.api import contracts
 from vscheduler.core.model import devices, jobs, nodes
-from vscheduler.core.placement.devices import claims, kinds, tables
+from vscheduler.core.placement.devices import claims, kinds, reading, tables
+from vscheduler.core.session import work_budget
 
 NEEDS_COST = 20
 """About how many microseconds it takes to look at one claim of a pod class."""
@@ -29,15 +30,16 @@ class PodNeeds:
         table: tables.DeviceTable,
         shown: nodes.NodeTable,
         provided: Mapping[str, nodes.Mask],
-        spend: Callable[[str, int], None],
+        budget: work_budget.WorkBudget,
     ) -> None:
         """`provided` are the nodes (N,) that have extended resources by a device plugin."""
-        self._known, self._table, self._layout, self._spend = known, table, shown.layout, spend
+        self._known, self._layout, self._spend = known, shown.layout, budget.spend
         made_of = (known.classes, table, shown if provided else None)
         self._shapes = known.memo.get(
             "shapes", made_of, lambda: claims.Shapes(known, table, provided)
         )
-        self._reader = claims.Reader(known, self._shapes, self._layout, spend)
+        self.reading = reading.Reading(budget, self._shapes.unfinished)
+        self._reader = claims.Reader(known, self._shapes, self._layout, self.reading)
         self._kept: dict[Hashable, tuple[tuple[object, ...], claims.Needs]]
         self._kept = known.memo.get("needs", (self._shapes,), dict)
         """What pods ask for, by their claims, beside these claims themselves; of earlier cycles,
@@ -68,7 +70,8 @@ class PodNeeds:
         if len(self._kept) >= NEEDS_MAX:
             self._kept.clear()
         needs = self._reader.needs_of(uses)
-        self._kept[uses] = found, needs
+        if not needs.are_unread:
+            self._kept[uses] = found, needs
         return needs
 
     def only_rows(self, pod_class: jobs.PodClass) -> tables.Ints | None:
@@ -83,6 +86,5 @@ class PodNeeds:
         self, pod_class: jobs.PodClass, layout: nodes.NodeLayout
     ) -> Sequence[contracts.FilterResult]:
         """Return which nodes (N,) of another layout can use what the claims have got."""
-        shapes = claims.Shapes(self._known, self._table)
-        reader = claims.Reader(self._known, shapes, layout, self._spend)
-        return reader.needs_of(pod_class.constraints.resource_claims).elsewhere
+        found = self._reader.found(pod_class.constraints.resource_claims)
+        return tuple(claims.elsewhere(filter(None, dict.fromkeys(found)), layout))

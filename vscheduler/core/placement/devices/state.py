@@ -6,7 +6,7 @@ a job commits to its choice.
 """
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,7 @@ from vscheduler.core.placement.devices import (
     supply,
     tables,
 )
+from vscheduler.core.session import work_budget
 
 Code = refusals.RefusalCode
 
@@ -47,10 +48,11 @@ class Devices:
     """The answers of a cycle about claims for devices. See interfaces.Devices."""
 
     def __init__(
-        self, taken: snapshot.Snapshot, spend: Callable[[str, int], None], *, wanted: bool
+        self, taken: snapshot.Snapshot, budget: work_budget.WorkBudget, *, wanted: bool
     ) -> None:
         """`wanted` says whether a plugin has claims allocated: otherwise nobody gets devices."""
-        self._known, self._layout, self._spend = taken.devices, taken.nodes.layout, spend
+        self._known, self._layout = taken.devices, taken.nodes.layout
+        self._budget, self._spend = budget, budget.spend
         self._jobs, self._nodes = taken.jobs, taken.nodes
         self._extended = extended.ExtendedResources(taken)
         self._allocates = wanted and self._known.served and self._known is not devices.NO_DEVICES
@@ -70,8 +72,13 @@ class Devices:
     @computed.once
     def _needs(self) -> needs.PodNeeds:
         return needs.PodNeeds(
-            self._known, self.table, self._nodes, self._extended.provided, self._spend
+            self._known, self.table, self._nodes, self._extended.provided, self._budget
         )
+
+    @property
+    def are_unread(self) -> bool:
+        """Whether later cycles go on with reading claims."""
+        return "_needs" in self.__dict__ and self._needs.reading.is_unfinished
 
     @computed.once
     def _assumed(self) -> assumed.AssumedClaims:
@@ -230,9 +237,9 @@ class Devices:
         """Return a refusal with figures of all nodes."""
         every, used = demand.matches, demand.matches & self._assumed.in_use
         figures = [str(every.sum()), str(used.sum())]
-        others = self.table.unsupported(demand.expressions, self._known.selectors, self._spend)
-        if others:
-            figures.append(", ".join(f"{count} {field}" for field, count in others.items()))
+        if demand.unsupported:
+            others = demand.unsupported.items()
+            figures.append(", ".join(f"{count} {field}" for field, count in others))
         return refusals.Refusal(code, demand.device_class, "/".join(figures))
 
     def _reservable(

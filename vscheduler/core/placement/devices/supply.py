@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from vscheduler.core.model import devices, nodes, resources
-from vscheduler.core.placement.devices import tables
+from vscheduler.core.placement.devices import reading, tables
 
 
 class DeviceSupply:
@@ -53,7 +53,8 @@ class DeviceSupply:
             self._spend("devices", cost)
             if problem is not None:
                 return None
-        return self._table.matching(device_class.selectors, selectors, self._spend).passes
+        steps = self._table.matching(device_class.selectors, selectors)
+        return reading.finish(steps, self._spend).passes
 
     def _of_other_schedulers(self) -> Iterator[devices.DeviceId]:
         """Iterate over devices in use by pods of other schedulers. A claim whose pods are gone will

@@ -6,7 +6,7 @@ pools, slices and slices' devices; a number is a device's position.
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeAlias
@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vscheduler.core.model import devices, nodes
+from vscheduler.core.placement.devices import reading
 
 Ints: TypeAlias = NDArray[np.int64]
 Flags: TypeAlias = NDArray[np.bool_]
@@ -82,22 +83,16 @@ class Part:
             object.__setattr__(self, name, value)
 
     def matching(
-        self,
-        expressions: tuple[str, ...],
-        selectors: devices.Selectors,
-        spend: Callable[[str, int], None],
-    ) -> Matches:
+        self, expressions: tuple[str, ...], selectors: devices.Selectors
+    ) -> reading.Steps[Matches]:
         """Return which devices all expressions select; computed once."""
-        return self._kept(self.matches, self.listed, expressions, selectors, spend)
+        return self._kept(self.matches, self.listed, expressions, selectors)
 
     def matching_unsupported(
-        self,
-        expressions: tuple[str, ...],
-        selectors: devices.Selectors,
-        spend: Callable[[str, int], None],
-    ) -> Matches:
+        self, expressions: tuple[str, ...], selectors: devices.Selectors
+    ) -> reading.Steps[Matches]:
         """Return the same for devices that can't be allocated."""
-        return self._kept(self.never, self.unsupported, expressions, selectors, spend)
+        return self._kept(self.never, self.unsupported, expressions, selectors)
 
     def _kept(
         self,
@@ -105,14 +100,12 @@ class Part:
         listed: Sequence[devices.Device],
         expressions: tuple[str, ...],
         selectors: devices.Selectors,
-        spend: Callable[[str, int], None],
-    ) -> Matches:
+    ) -> reading.Steps[Matches]:
         found = known.get(expressions)
         if found is None:
+            found = yield from matches(self.pool.driver, listed, expressions, selectors)
             if len(known) >= MATCHES_MAX:
                 known.clear()
-            found, cost = matches(self.pool.driver, listed, expressions, selectors)
-            spend("devices", cost)
             known[expressions] = found
         return found
 
@@ -122,23 +115,25 @@ def matches(
     listed: Sequence[devices.Device],
     expressions: Sequence[str],
     selectors: devices.Selectors,
-) -> tuple[Matches, int]:
-    """Return which devices of a driver all expressions select, and about how many microseconds
-    that took.
-    """
+) -> reading.Steps[Matches]:
+    """Return which devices of a driver all expressions select."""
     passing: Sequence[int] = range(len(listed))
-    failed, total = {}, 0
+    failed = {}
     for expression in expressions:
-        asked = [listed[at] for at in passing]
-        answers, cost = selectors.answers(expression, driver, asked)
-        total += cost
+        answers: list[devices.Answer] = []
+        while len(answers) < len(passing):
+            yield 0
+            asked = (listed[passing[at]] for at in range(len(answers), len(passing)))
+            more, cost = selectors.answers(expression, driver, asked, reading.STEP_COST)
+            answers += more
+            yield cost
         for at, answer in zip(passing, answers, strict=True):
             if isinstance(answer, devices.SelectorError):
                 failed[at] = f"{expression!r}: {answer}"
         passing = [at for at, answer in zip(passing, answers, strict=True) if answer is True]
     passes = np.zeros(len(listed), dtype=np.bool_)
     passes[np.array(passing, dtype=np.int64)] = True
-    return Matches(passes, failed), total
+    return Matches(passes, failed)
 
 
 def part_of(pool: devices.Pool) -> Part:
@@ -260,19 +255,20 @@ class DeviceTable:
                         mask |= reaching(access, self._layout)
         return mask
 
+    def knows(self, expressions: tuple[str, ...]) -> bool:
+        """Whether `matching` costs nothing."""
+        return expressions in self._matches
+
     def matching(
-        self,
-        expressions: tuple[str, ...],
-        selectors: devices.Selectors,
-        spend: Callable[[str, int], None],
-    ) -> Matches:
+        self, expressions: tuple[str, ...], selectors: devices.Selectors
+    ) -> reading.Steps[Matches]:
         """Return which devices (D,) all expressions select."""
         found = self._matches.get(expressions)
         if found is None:
-            parts = [
-                part.matches.get(expressions) or part.matching(expressions, selectors, spend)
-                for part in self._parts
-            ]
+            parts = []
+            for part in self._parts:
+                known = part.matches.get(expressions)
+                parts.append(known or (yield from part.matching(expressions, selectors)))
             failed = {
                 start + at: error
                 for part, start in zip(parts, self._part_starts.tolist(), strict=True)
@@ -284,11 +280,8 @@ class DeviceTable:
         return found
 
     def unsupported(
-        self,
-        expressions: tuple[str, ...],
-        selectors: devices.Selectors | None,
-        spend: Callable[[str, int], None],
-    ) -> Mapping[str, int]:
+        self, expressions: tuple[str, ...], selectors: devices.Selectors | None
+    ) -> reading.Steps[Mapping[str, int]]:
         """Return how many devices all expressions select that are never allocated, by what these
         use, sorted.
         """
@@ -297,7 +290,7 @@ class DeviceTable:
             passes = np.ones(len(part.unsupported), dtype=np.bool_)
             if expressions:
                 assert selectors is not None
-                passes = part.matching_unsupported(expressions, selectors, spend).passes
+                passes = (yield from part.matching_unsupported(expressions, selectors)).passes
             found.update(part.unsupported[at].unsupported for at in np.flatnonzero(passes).tolist())
         return dict(sorted(found.items()))
 
