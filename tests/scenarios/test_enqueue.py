@@ -5,6 +5,7 @@ import pytest
 from tests import pictures, running
 from tests.scenarios.admitting import CLOSED, QUEUE_FULL, TIERS, cycles, phases, reasons
 from vscheduler.core.model import decisions, jobs, snapshot
+from vscheduler.mirror import wording
 
 
 def timeout(text: str) -> dict[str, Any]:
@@ -337,3 +338,21 @@ def test_a_group_whose_pods_lost_their_nodes_may_be_refused_anew() -> None:
     first, second = cycles(picture, 2, actions="enqueue")
     assert phases(first)["a"] == "Pending"
     assert reasons(second)["a"] is QUEUE_FULL
+
+
+@pytest.mark.parametrize("shares", ["proportion", "capacity"])
+def test_what_is_left_out_of_promises_is_told(shares: str) -> None:
+    """The queue has 8 cpu, as its status says; the 4 beyond minResources aren't in the way."""
+    picture = """
+        node n1 cpu=8   node n2 cpu=8   queue q capability=cpu:12
+        job q/has min=1 cpu=4 minresources=cpu:4 phase=Running n1 n2
+        job q/next min=1 cpu=3 minresources=cpu:9 phase=Pending -
+        """
+    tiers = running.tiers(f"priority gang | overcommit predicates {shares}")
+    tree = {"actions": "enqueue, allocate", "tiers": tiers}
+    told = [each.reason for each in running.run(pictures.documents(picture), tree).groups]
+    (reason,) = (each for each in told if each is not None)
+    assert wording.sentence(reason) == (
+        "not admitted: queue q has, or was promised, 4 cpu of the 12 it may have, besides 4 cpu "
+        "that jobs have beyond their minResources; this job asks for 9 cpu (minResources)"
+    )

@@ -234,7 +234,8 @@ SENTENCES = {
         "queue p may have at most 3 cpu, and 2 pods need 4; ask for less, or raise the capability"
     ),
     "node n1 cpu=9 queue q capability=cpu:3 job q/a phase=Pending minresources=cpu:4": (
-        "not admitted: queue q may have at most 3 cpu; this job asks for 4 cpu (minResources)"
+        "not admitted: queue q may have at most 3 cpu; this job asks for 4 cpu (minResources); "
+        "ask for less, or raise its capability"
     ),
 }
 

@@ -53,7 +53,13 @@ def shortages(reason: decisions.Reason, limit: str) -> str:
         f"of the {phrases.amount(each.resource, each.limit)}"
         for each in reason.shortages
     ]
-    return f"{phrases.listed([f'{has[0]} {limit}', *has[1:]])}{beside(reason.shortages)}"
+    text = f"{phrases.listed([f'{has[0]} {limit}', *has[1:]])}{beside(reason.shortages)}"
+    more = [
+        phrases.quantity(each.resource, each.elastic) for each in reason.shortages if each.elastic
+    ]
+    if not more:
+        return text
+    return f"{text}, besides {phrases.listed(more)} that jobs have beyond their minResources"
 
 
 def queue_has(reason: decisions.Reason) -> str:

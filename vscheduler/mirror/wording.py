@@ -168,9 +168,10 @@ def _queue_full(reason: decisions.Reason) -> str:
     if never:
         most = [phrases.quantity(each.resource, each.limit) for each in never]
         beside = gang_wording.beside(never)
+        advice = "ask for less" if beside else "ask for less, or raise its capability"
         return (
             f"not admitted: queue {owner} may have at most {phrases.listed(most)}{beside}; "
-            f"{_asks(never)}"
+            f"{_asks(never)}; {advice}"
         )
     has = gang_wording.shortages(reason, "it may have")
     return f"not admitted: queue {owner} has, or was promised, {has}; {_request(reason)}"

@@ -209,6 +209,7 @@ class QueueUsageTree:
                             limit=limit,
                             kept=kept,
                             keepers=self.guaranteed_beside(each, name) if kept else (),
+                            elastic=0.0 if column is None else each.elastic[column],
                         )
                     )
             if short:

@@ -145,6 +145,8 @@ class Shortage(msgspec.Struct, frozen=True, kw_only=True):
     """What the limit leaves out because it is kept for other queues, by their guarantees."""
     keepers: tuple[str, ...] = ()
     """Those queues, by name."""
+    elastic: float = 0.0
+    """What jobs hold beyond their minResources, which `allocated` leaves out at admission."""
     whole: bool = False
     """Whether the limit is all that there is to share, so that the cluster is full."""
 

@@ -295,6 +295,7 @@ class Proportion(contracts.Plugin):
                         requested=asked,
                         allocated=taken,
                         limit=attributes.real[column],
+                        elastic=self._session.demands.elastic[job.queue][column],
                     )
                 )
         if not found:

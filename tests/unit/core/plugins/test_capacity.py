@@ -237,7 +237,9 @@ def test_what_groups_can_do_without_is_free_to_promise() -> None:
     assert made.job_enqueueable(sessions.JobState(two)) is True
     assert made.job_enqueueable(sessions.JobState(three)) == decisions.AdmissionFailure(
         code=decisions.ReasonCode.QUEUE_FULL,
-        shortages=(decisions.Shortage(resource="cpu", requested=3, allocated=1, limit=3),),
+        shortages=(
+            decisions.Shortage(resource="cpu", requested=3, allocated=1, limit=3, elastic=2),
+        ),
         subject="q",
         exceeded=(decisions.LimitExcess(queue="q", resource="cpu", amount=3, promised=0),),
     )
