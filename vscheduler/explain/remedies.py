@@ -12,6 +12,7 @@ import msgspec
 from vscheduler.core.config import policy as policies
 from vscheduler.core.model import decisions, jobs, reclaim_outlooks, refusals
 from vscheduler.explain import changes, evictions, members, nodes, pods, queues, search, trials
+from vscheduler.mirror import phrases
 from vscheduler.simulator import run
 
 BUDGET = 600_000
@@ -158,4 +159,6 @@ def _missing(given: run.Given, name: str) -> str:
     group = given.mirror.groups.get(jobs.JobId(name))
     if group is None:
         return f"there is no PodGroup {name}"
+    if not group.scheduler and not given.mirror.members(group.job.id):
+        return f"PodGroup {name} waits: {phrases.unclaimed(group.job.owner)}"
     return f"PodGroup {name} has no pods of this scheduler"

@@ -12,6 +12,8 @@ ROLE = "volcano.sh/task-spec"
 def too_few_pods(reason: decisions.Reason) -> str:
     """Return how many pods of minMember exist, and who creates the others."""
     there = f"{reason.tasks} of {phrases.pods(reason.minimum)} exist (minMember {reason.minimum})"
+    if reason.unclaimed:
+        return f"{there}; {phrases.unclaimed(reason.owner)}"
     if reason.owner and not reason.tasks:
         return f"{there}; {phrases.creates(reason.owner)}"
     return f"{there}; {_create(reason)}, or lower minMember"

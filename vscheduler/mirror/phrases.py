@@ -115,6 +115,19 @@ def quantity(resource: str, value: float) -> str:
     return f"{amount(resource, value)} {resource}"
 
 
+def unclaimed(owner: str = "") -> str:
+    """Return why no scheduler takes a PodGroup without pods that names none, and what to set.
+
+    `owner` creates its pods; empty if unknown.
+    """
+    before = f", or on {owner} before its PodGroup is made," if owner else ""
+    return (
+        "no scheduler takes its PodGroup, which has no pods yet and names no scheduler: set the "
+        f"annotation scheduling.volcano.sh/scheduler-name on it{before} or start vscheduler with "
+        "--claim-unowned-podgroups"
+    )
+
+
 def creates(owner: str) -> str:
     """Return who creates the pods of a job that has none, and when it doesn't.
 

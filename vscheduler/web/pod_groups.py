@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator
 
 from vscheduler.core.model import decisions, jobs
 from vscheduler.mirror import state, workloads
-from vscheduler.mirror.translate import owner_references
+from vscheduler.mirror.translate import owner_references, translation
 
 
 def without_pods(mirror: state.Mirror, schedulers: Collection[str]) -> Iterator[jobs.Job]:
@@ -22,8 +22,13 @@ def reason_without_pods(job: jobs.Job) -> decisions.Reason | None:
     if job.tasks or job.rejections:
         return None
     code = decisions.ReasonCode.TOO_FEW_PODS
-    minimum = max(1, job.min_member)
-    return decisions.Reason(code=code, queue=job.queue, minimum=minimum, owner=job.owner)
+    return decisions.Reason(
+        code=code,
+        queue=job.queue,
+        minimum=max(1, job.min_member),
+        owner=job.owner,
+        unclaimed=job.phase in jobs.YOUNG and not job.annotations.get(translation.SCHEDULER),
+    )
 
 
 def workload_of(job: jobs.Job, owner: owner_references.Owner | None) -> str:

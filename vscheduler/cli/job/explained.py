@@ -9,7 +9,7 @@ from vscheduler.cli import screen
 from vscheduler.cli.job import job_figures, job_tables
 from vscheduler.cli.queue import queue_figures, queue_tables
 from vscheduler.core.model import jobs, resources
-from vscheduler.mirror import workloads
+from vscheduler.mirror import phrases, workloads
 
 Object = Mapping[str, Any]
 
@@ -68,12 +68,11 @@ def _reason(job: job_figures.Job) -> str:
     if job.message:
         return job.message
     if not job.scheduler:
-        return (
-            "No scheduler has said anything about it, and no pod of it names one: create its pods "
-            "with spec.schedulerName. If its owner creates them only once it is admitted, as a "
-            "Volcano Job does, set the annotation scheduling.volcano.sh/scheduler-name on the "
-            "PodGroup, or start vscheduler with --claim-unowned-podgroups."
-        )
+        said = phrases.unclaimed(job.owner)
+        text = f"{said[:1].upper()}{said[1:]}."
+        if job.owner:
+            return text
+        return f"{text} If nobody else does, create its pods, with spec.schedulerName."
     return (
         f"No scheduler has said anything about it yet. Its scheduler is {job.scheduler}: does "
         f"`vscheduler run --scheduler-name {job.scheduler}` run?"

@@ -233,6 +233,8 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True):
     role: str = ""
     owner: str = ""
     """What creates the pods that are missing, if known."""
+    unclaimed: bool = False
+    """Whether no scheduler takes the job, since it has no pods and names no scheduler."""
     request: resources.ResourceMap = msgspec.field(default_factory=dict)
     """Request of the pod that found no node."""
     capacity: int = 0

@@ -310,3 +310,23 @@ def test_what_a_silent_scheduler_would_do_is_not_told(run: Run) -> None:
     assert "No scheduler has said anything about it yet" in text
     assert "would start" not in text
     assert "in cycle" not in text
+
+
+def test_why_nobody_takes_a_group_is_told_with_what_to_set(
+    run: Run, source: job_objects.Fake
+) -> None:
+    """Its owner creates pods once it is admitted, and names their scheduler itself."""
+    source.found[Kind.POD] = [
+        pod for pod in source.found[Kind.POD] if not pod["metadata"]["name"].startswith("small")
+    ]
+    groups = {each["metadata"]["name"]: each for each in source.found[Kind.POD_GROUP]}
+    text = run("why", "podgroup/small").stdout
+    assert "create its pods, with spec.schedulerName" in text
+    job_objects.owned(groups["small"], "PyTorchJob", "net")
+    text = run("why", "podgroup/small").stdout
+    assert "No scheduler takes its PodGroup" in text
+    assert (
+        "set the annotation scheduling.volcano.sh/scheduler-name on it, or on pytorchjob/net "
+        "before its PodGroup is made, or start vscheduler with --claim-unowned-podgroups."
+    ) in text
+    assert "spec.schedulerName" not in text
