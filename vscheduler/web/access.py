@@ -16,7 +16,7 @@ from typing import Protocol
 import msgspec
 
 from vscheduler.mirror import paths
-from vscheduler.web import documents
+from vscheduler.web import allowances, attempts, documents
 
 ALLOWED_SECONDS = 20.0
 """How long a right may outlive its end."""
@@ -49,6 +49,10 @@ class ReviewError(Exception):
 
 class UnknownTokenError(Exception):
     """The API server doesn't know the token, or no longer."""
+
+
+class TooOftenError(Exception):
+    """The visitor's tenant has come with too many tokens. The message is a sentence."""
 
 
 class User(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,6 +104,7 @@ class AccessTable:
         self._asking: dict[bytes, asyncio.Task[documents.Access]] = {}
         self._calls = asyncio.Semaphore(CALLS_MAX)
         self._failed_at = float("-inf")
+        self._new_tokens = attempts.Attempts(clock=clock)
 
     def knows(self, token: str) -> bool:
         """Whether an answer about the token is kept, so that nobody has to be asked."""
@@ -109,7 +114,8 @@ class AccessTable:
     async def of(self, token: str, hints: Sequence[str] = ()) -> documents.Access:
         """Return what the token may see; `hints` are namespaces to ask about first.
 
-        Raises UnknownTokenError and ReviewError. Of several callers at once, one asks.
+        Raises UnknownTokenError, TooOftenError and ReviewError. Of several callers at once, one
+        asks.
         """
         digest = self._digest(token)
         answer = self._answers.get(digest)
@@ -139,7 +145,10 @@ class AccessTable:
         before = self._answers.get(digest)
         denied = {} if before is None else before.denied
         try:
-            access = await self._reviewed(token, hints, denied)
+            user = await self._user(token)
+            if user is not None and before is None:
+                self._refuse_flood(user)
+            access = None if user is None else await self._reviewed(user, hints, denied)
         except ReviewError:
             self._failed_at = self._clock()
             raise
@@ -152,14 +161,22 @@ class AccessTable:
             raise UnknownTokenError
         return access
 
-    async def _reviewed(
-        self, token: str, hints: Sequence[str], denied: dict[str, float]
-    ) -> documents.Access | None:
-        """Ask about everything; None for an unknown token."""
+    async def _user(self, token: str) -> User | None:
         async with self._calls:
-            user = await self._reviewer.user(token)
-        if user is None:
-            return None
+            return await self._reviewer.user(token)
+
+    def _refuse_flood(self, user: User) -> None:
+        """Refuse further new tokens of a tenant, each of which costs many questions.
+
+        Raises TooOftenError.
+        """
+        if not self._new_tokens.spend(allowances.tenant_of(user.name)):
+            raise TooOftenError("Too many new tokens of your namespace; try again in a minute.")
+
+    async def _reviewed(
+        self, user: User, hints: Sequence[str], denied: dict[str, float]
+    ) -> documents.Access:
+        """Ask about everything."""
         kinds = (paths.POD_GROUPS, paths.PODS, paths.QUEUES, paths.NODES)
         everywhere = await self._all([(user, kind, "") for kind in kinds])
         groups, pods, queues, nodes = everywhere
@@ -218,5 +235,5 @@ class AccessTable:
 
 def _own(user: User) -> list[str]:
     """Return the namespace of a service account."""
-    parts = user.name.split(":")
-    return [parts[2]] if len(parts) == 4 and parts[:2] == ["system", "serviceaccount"] else []
+    namespace = allowances.namespace_of(user.name)
+    return [namespace] if namespace else []

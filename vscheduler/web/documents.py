@@ -44,6 +44,13 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
         """Whether the visitor may see jobs of the namespace."""
         return self.groups_in is None or namespace in self.groups_in
 
+    @property
+    def sees_places(self) -> bool:
+        """Whether the visitor may know how many jobs of all namespaces wait in each queue, as the
+        status of Queues tells.
+        """
+        return self.queues or self.groups_in is None
+
     def sees_pods(self, namespace: str) -> bool:
         """Whether the visitor may see names and states of pods of the namespace."""
         return self.pods_in is None or namespace in self.pods_in
@@ -107,7 +114,7 @@ def notes(access: Access) -> list[str]:
             "There are too many namespaces to ask about each; name yours when you sign in."
         )
     if not access.queues:
-        found.append("Queues aren't shown: you may not list queues.")
+        found.append("Queues and places in line aren't shown: you may not list queues.")
     if not access.nodes:
         found.append("Nodes are only counted: you may not list nodes.")
     return found
@@ -190,7 +197,7 @@ def _job(row: cluster_view.JobRow, access: Access) -> Document:
         "created": statuses.timestamp(row.created),
         "nodes": _nodes(row, access),
     }
-    if row.place is not None:
+    if row.place is not None and access.sees_places:
         made["place"] = {
             "inQueue": row.place.in_queue,
             "ofQueue": row.place.of_queue,

@@ -14,8 +14,10 @@ from vscheduler.core.model import decisions
 from vscheduler.mirror import paths, phrases, plain_text
 from vscheduler.web import (
     access,
+    allowances,
     assets,
     attempts,
+    cluster_view,
     connections,
     documents,
     refresher,
@@ -23,6 +25,7 @@ from vscheduler.web import (
     request_rules,
     sessions,
     streams,
+    visitor_versions,
 )
 
 log = structlog.get_logger(__name__)
@@ -53,7 +56,16 @@ HEADERS = {
 SIGN_IN = "Sign in with a Kubernetes token."
 UNKNOWN = "The API server doesn't know this token."
 NOT_THERE = "There is no such job, or you may not see it."
+TOO_MANY = "Too many pages are open, or browsers signed in, by you or from your namespace."
 NOT_WAITING = "There is no such job, or it doesn't wait, or you may not see it."
+
+REFUSALS: Mapping[type[Exception], tuple[HTTPStatus, str]] = {
+    access.UnknownTokenError: (HTTPStatus.UNAUTHORIZED, UNKNOWN),
+    access.TooOftenError: (HTTPStatus.TOO_MANY_REQUESTS, ""),
+    access.ReviewError: (HTTPStatus.SERVICE_UNAVAILABLE, ""),
+    allowances.TooManyError: (HTTPStatus.TOO_MANY_REQUESTS, TOO_MANY),
+}
+"""Status and sentence for errors; without a sentence, the error's own."""
 
 REMEDY_SECONDS = 150.0
 """How long a visitor may be in line to be told what would start a job."""
@@ -96,7 +108,8 @@ class Endpoints:
         self._secure = secure
         self._cookie = "__Host-vscheduler" if secure else "vscheduler"
         self._sessions = sessions.Sessions()
-        self._attempts = attempts.Attempts()
+        self._guesses = attempts.Attempts()
+        self._versions = visitor_versions.VisitorVersions()
         self._assets = assets.load()
         self.streams = streams.Streams()
         self._desk = remedies.RemedyDesk(finder)
@@ -141,10 +154,9 @@ class Endpoints:
             return await handler(request)
         except request_rules.Problem as problem:
             return _problem(problem.status, str(problem))
-        except access.UnknownTokenError:
-            return _problem(HTTPStatus.UNAUTHORIZED, UNKNOWN)
-        except access.ReviewError as error:
-            return _problem(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
+        except tuple(REFUSALS) as error:
+            status, message = REFUSALS[type(error)]
+            return _problem(status, message or str(error))
         except web.HTTPException as error:
             return _problem(HTTPStatus(error.status), HTTPStatus(error.status).phrase)
         except ConnectionError:
@@ -188,7 +200,7 @@ class Endpoints:
         response = _json({"apiVersion": documents.VERSION, "name": plain_text.shown(found.name)})
         response.set_cookie(
             self._cookie,
-            self._sessions.open(token, named),
+            self._sessions.open(token, found.name, named),
             path="/",
             secure=self._secure,
             httponly=True,
@@ -208,8 +220,8 @@ class Endpoints:
         """Return a code that stands for the visitor's own token, once."""
         request_rules.refuse_foreign(request)
         visit = self._visit(request)
-        await self._access(request, visit)
-        code = self._sessions.code(visit.token)
+        found = await self._access(request, visit)
+        code = self._sessions.code(visit.token, found.name)
         return _json(
             {
                 "apiVersion": documents.VERSION,
@@ -221,12 +233,12 @@ class Endpoints:
 
     async def _summary(self, request: web.Request) -> web.StreamResponse:
         found = await self._access(request, self._visit(request))
-        return _json(documents.summary(await self._views.view(), found))
+        return _json(documents.summary(await self._view(found), found))
 
     async def _queues(self, request: web.Request) -> web.StreamResponse:
         found = await self._access(request, self._visit(request))
         offset, limit = request_rules.window(request, documents.PAGE_MAX)
-        return _json(documents.queues(await self._views.view(), found, offset, limit))
+        return _json(documents.queues(await self._view(found), found, offset, limit))
 
     async def _jobs(self, request: web.Request) -> web.StreamResponse:
         found = await self._access(request, self._visit(request))
@@ -244,7 +256,7 @@ class Endpoints:
             offset=offset,
             limit=limit,
         )
-        return _json(documents.jobs_of(await self._views.view(), found, query))
+        return _json(documents.jobs_of(await self._view(found), found, query))
 
     async def _job(self, request: web.Request) -> web.StreamResponse:
         found = await self._access(request, self._visit(request))
@@ -278,12 +290,12 @@ class Endpoints:
     async def _decisions(self, request: web.Request) -> web.StreamResponse:
         found = await self._access(request, self._visit(request))
         _, limit = request_rules.window(request, 50)
-        return _json(documents.decisions(await self._views.view(), found, limit))
+        return _json(documents.decisions(await self._view(found), found, limit))
 
     async def _fairness(self, request: web.Request) -> web.StreamResponse:
         found = await self._access(request, self._visit(request))
         wanted = request.query.getall("queue", [])[: documents.LINES_MAX]
-        return _json(documents.fairness(await self._views.view(), found, wanted))
+        return _json(documents.fairness(await self._view(found), found, wanted))
 
     async def _stream(self, request: web.Request) -> web.StreamResponse:
         visit = self._visit(request)
@@ -307,15 +319,15 @@ class Endpoints:
                 if guard is not None:
                     guard.begin(None)
                 await response.prepare(request)
-                await self.streams.serve(response, self._views.view, authorize)
-        except streams.TooManyError:
-            raise request_rules.Problem(
-                HTTPStatus.TOO_MANY_REQUESTS, "Too many pages are open; close some of them."
-            ) from None
+                await self.streams.serve(response, self._view, authorize)
         except TimeoutError:
             if request.transport is not None:
                 request.transport.abort()
         return response
+
+    async def _view(self, found: documents.Access) -> cluster_view.View:
+        """Return the latest view, with the versions of this visitor."""
+        return self._versions.of(await self._views.view(), found)
 
     def _visit(self, request: web.Request) -> Visit:
         """Return the token of a request. Raises Problem without one."""
@@ -329,17 +341,27 @@ class Endpoints:
         return Visit(token=session.token, identifier=identifier, hints=session.namespaces)
 
     async def _access(self, request: web.Request, visit: Visit) -> documents.Access:
-        """Return what the visitor may see. Raises Problem, UnknownTokenError and ReviewError."""
+        """Return what the visitor may see.
+
+        Raises Problem, UnknownTokenError, TooOftenError and ReviewError. Only unknown tokens count
+        as attempts of their address: behind a proxy, all visitors have one.
+        """
         if not visit.token or len(visit.token) > access.TOKEN_MAX or not visit.token.isascii():
             raise request_rules.Problem(
                 HTTPStatus.UNAUTHORIZED, UNKNOWN if visit.token else SIGN_IN
             )
         fresh = not (visit.identifier or self._table.knows(visit.token))
-        if fresh and not self._attempts.spend(_address(request)):
+        address = _address(request)
+        if fresh and not self._guesses.allows(address):
             raise request_rules.Problem(
                 HTTPStatus.TOO_MANY_REQUESTS, "Too many attempts; try again in a minute."
             )
-        return await self._table.of(visit.token, visit.hints)
+        try:
+            return await self._table.of(visit.token, visit.hints)
+        except access.UnknownTokenError:
+            if fresh:
+                self._guesses.spend(address)
+            raise
 
 
 async def _add_headers(_: web.Request, response: web.StreamResponse) -> None:

@@ -2,7 +2,7 @@
 
 The search reads the whole cluster and takes seconds of CPU. So a finder does it in a process of its
 own, answers are kept as long as queues and jobs stay as they are, equal questions are asked once,
-and each visitor may ask a few times a minute.
+and each tenant may ask a few times a minute.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
-from vscheduler.web import attempts
+from vscheduler.web import allowances, attempts
 
 KEPT_MAX = 100
 """How many answers are kept."""
@@ -19,12 +19,12 @@ KEPT_MAX = 100
 KEPT_SECONDS = 10.0
 """So long an answer is kept although the cluster changes."""
 
-LINE_MAX = 4
+LINE = allowances.Allowance(visitor=2, tenant=2, everybody=4)
 """How many jobs may be in line, the one that is being looked at included."""
 
 BURST = 4
 PER_SECOND = 0.1
-"""How often a visitor may ask about further jobs, or again."""
+"""How often a tenant may ask about further jobs, or again."""
 
 Found: TypeAlias = Mapping[str, Any]
 """The tree of explain.wording.tree."""
@@ -59,6 +59,7 @@ class RemedyDesk:
         self._clock = clock
         self._answers: OrderedDict[tuple[str, str], _Answer] = OrderedDict()
         self._asking: dict[tuple[str, str], asyncio.Task[Found]] = {}
+        self._line = allowances.Holders(LINE)
         self._one = asyncio.Semaphore(1)
         self._rate = attempts.Attempts(burst=BURST, per_second=PER_SECOND, clock=clock)
 
@@ -76,14 +77,22 @@ class RemedyDesk:
             return known.found
         task = self._asking.get(key)
         if task is None:
-            if len(self._asking) >= LINE_MAX:
-                raise BusyError("Others have just asked about other jobs; try again soon.")
-            if not self._rate.spend(visitor):
-                raise BusyError("You have asked about many jobs; try again in some seconds.")
+            self._enter(visitor)
             task = asyncio.create_task(self._ask(key, version), name="find remedies")
             self._asking[key] = task
-            task.add_done_callback(lambda done: self._asked(key, done))
+            task.add_done_callback(lambda done: self._asked(key, visitor, done))
         return await asyncio.shield(task)
+
+    def _enter(self, visitor: str) -> None:
+        """Take a place in line. Raises BusyError."""
+        try:
+            self._line.take(visitor)
+        except allowances.TooManyError:
+            said = "Too many questions about jobs are waiting for answers; try again soon."
+            raise BusyError(said) from None
+        if not self._rate.spend(allowances.tenant_of(visitor)):
+            self._line.give_back(visitor)
+            raise BusyError("You have asked about many jobs; try again in some seconds.")
 
     def close(self) -> None:
         """End all questions."""
@@ -99,7 +108,8 @@ class RemedyDesk:
             self._answers.popitem(last=False)
         return found
 
-    def _asked(self, key: tuple[str, str], done: asyncio.Task[Found]) -> None:
+    def _asked(self, key: tuple[str, str], visitor: str, done: asyncio.Task[Found]) -> None:
         self._asking.pop(key, None)
+        self._line.give_back(visitor)
         if not done.cancelled():
             done.exception()  # nobody may be waiting for it any more

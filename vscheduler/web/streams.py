@@ -5,7 +5,6 @@ gets the latest numbers when it reads again, and nothing piles up.
 """
 
 import asyncio
-from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -13,10 +12,9 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from vscheduler.web import access, cluster_view, documents
+from vscheduler.web import access, allowances, cluster_view, documents
 
-STREAMS_MAX = 100
-PER_VISITOR_MAX = 8
+STREAMS = allowances.Allowance(visitor=8, tenant=24, everybody=100)
 TICK_SECONDS = 1.0
 BEAT_SECONDS = 15.0
 """How often a stream says something at least, so that dead connections are found."""
@@ -24,12 +22,10 @@ BEAT_SECONDS = 15.0
 WRITE_SECONDS = 10.0
 """How long a reader may keep the server from writing."""
 
-View = Callable[[], Awaitable[cluster_view.View]]
+View = Callable[[documents.Access], Awaitable[cluster_view.View]]
+"""Returns the latest view, with the versions of a visitor."""
+
 Authorize = Callable[[], Awaitable[documents.Access]]
-
-
-class TooManyError(Exception):
-    """There are too many streams, of this visitor or in all."""
 
 
 class Streams:
@@ -37,12 +33,12 @@ class Streams:
 
     def __init__(self) -> None:
         self._closing = asyncio.Event()
-        self._by_visitor: Counter[str] = Counter()
+        self._holders = allowances.Holders(STREAMS)
 
     @property
     def count(self) -> int:
         """How many streams are open."""
-        return self._by_visitor.total()
+        return self._holders.count
 
     def close(self) -> None:
         """End all streams at once."""
@@ -50,16 +46,12 @@ class Streams:
 
     @contextmanager
     def entered(self, visitor: str) -> Iterator[None]:
-        """Count a stream during the block. Raises TooManyError."""
-        if self.count >= STREAMS_MAX or self._by_visitor[visitor] >= PER_VISITOR_MAX:
-            raise TooManyError
-        self._by_visitor[visitor] += 1
+        """Count a stream during the block. Raises allowances.TooManyError."""
+        self._holders.take(visitor)
         try:
             yield
         finally:
-            self._by_visitor[visitor] -= 1
-            if not self._by_visitor[visitor]:
-                del self._by_visitor[visitor]
+            self._holders.give_back(visitor)
 
     async def serve(self, response: web.StreamResponse, view: View, authorize: Authorize) -> None:
         """Send versions whenever they change, until the visitor leaves or loses the right to look.
@@ -76,12 +68,12 @@ class Streams:
             except access.UnknownTokenError:
                 await _send(response, "end", {"message": "Your token isn't valid any more."})
                 return
-            except access.ReviewError as error:
+            except (access.ReviewError, access.TooOftenError) as error:
                 await _send(response, "pause", {"message": str(error)})
                 return
             rights += before is not None and now != before
             before = now
-            versions = {**documents.versions(await view()), "access": rights}
+            versions = {**documents.versions(await view(now)), "access": rights}
             quiet += TICK_SECONDS
             if versions != sent:
                 await _send(response, "versions", versions)

@@ -5,7 +5,7 @@ import pytest
 
 from tests.web import stage
 from vscheduler.mirror import paths
-from vscheduler.web import access, attempts, documents, sessions
+from vscheduler.web import access, allowances, attempts, documents, sessions, streams
 
 
 @dataclass
@@ -164,7 +164,7 @@ def test_a_session_ends_when_unused_and_after_its_life() -> None:
     """And when it is closed."""
     clock = Clock()
     table = sessions.Sessions(clock=clock)
-    idle, used, closed = (table.open(f"token-{at}") for at in range(3))
+    idle, used, closed = (table.open(f"token-{at}", "ada") for at in range(3))
     table.close(closed)
     assert table.find(closed) is None
     for _ in range(8):
@@ -176,26 +176,89 @@ def test_a_session_ends_when_unused_and_after_its_life() -> None:
 
 
 def test_sessions_and_codes_are_bounded_and_hidden() -> None:
-    """The oldest go; neither identifiers nor codes are kept as they are."""
+    """A visitor's oldest go; neither identifiers nor codes are kept as they are."""
     table = sessions.Sessions()
-    first = table.open("token")
-    others = [table.open("token") for _ in range(sessions.SESSIONS_MAX)]
+    first = table.open("token", "ada")
+    others = [table.open("token", "ada") for _ in range(sessions.SESSIONS.visitor)]
     assert table.find(first) is None
-    codes = [table.code("token") for _ in range(sessions.CODES_MAX + 1)]
+    assert all(map(table.find, others))
+    codes = [table.code("token", "ada") for _ in range(sessions.CODES.visitor + 1)]
     assert table.redeem(codes[0]) is None
     kept = repr(vars(table))
     assert others[-1] not in kept
     assert codes[-1] not in kept
 
 
+def test_nobody_ends_the_sessions_of_others() -> None:
+    """Not even all accounts of a namespace together; those of another sign in as before."""
+    clock = Clock()
+    table = sessions.Sessions(clock=clock)
+    kept = table.open("token", "ada")
+    code = table.code("token", "ada")
+    flood = [f"system:serviceaccount:evil:a{at}" for at in range(1001)]
+    refused = 0
+    for visitor in flood:
+        try:
+            table.open("token", visitor)
+            table.code("token", visitor)
+        except allowances.TooManyError:
+            refused += 1
+    assert refused > len(flood) - sessions.SESSIONS.tenant
+    assert table.open("token", "system:serviceaccount:good:a")
+    assert table.find(kept) is not None
+    assert table.redeem(code) == "token"
+    clock.now += sessions.IDLE_SECONDS + 1
+    assert table.open("token", flood[-1]), "what nobody uses makes room"
+
+
+@pytest.mark.parametrize("kind", [sessions.SESSIONS, sessions.CODES, streams.STREAMS])
+def test_a_tenant_can_take_a_part_only(kind: allowances.Allowance) -> None:
+    """So that others find room beside it."""
+    assert kind.visitor < kind.tenant
+    assert 4 * kind.tenant <= kind.everybody
+
+
+@pytest.mark.parametrize(
+    ("user", "tenant"),
+    [
+        ("ada", "ada"),
+        ("system:serviceaccount:lab:a", "system:serviceaccount:lab"),
+        ("system:serviceaccount:lab:b", "system:serviceaccount:lab"),
+        ("system:serviceaccount:lab", "system:serviceaccount:lab"),
+        ("x:system:serviceaccount:lab:a", "x:system:serviceaccount:lab:a"),
+    ],
+)
+def test_accounts_of_a_namespace_are_one_tenant(user: str, tenant: str) -> None:
+    """And every other user is one."""
+    assert allowances.tenant_of(user) == tenant
+
+
+async def test_new_tokens_of_a_namespace_are_limited_together() -> None:
+    """Each costs many questions; other namespaces, and tokens that are known, aren't affected."""
+    made = Made()
+    await made.table.of(stage.ADMIN)
+    statuses = []
+    for at in range(2 * attempts.BURST):
+        made.reviewer.known[f"t{at}"] = stage.Rights(f"system:serviceaccount:evil:a{at}")
+        try:
+            await made.table.of(f"t{at}")
+            statuses.append(True)
+        except access.TooOftenError:
+            statuses.append(False)
+    assert statuses == [True] * attempts.BURST + [False] * attempts.BURST
+    assert await made.table.of(stage.TENANT)
+    made.clock.now += access.ALLOWED_SECONDS - 1
+    assert await made.table.of("t0")
+
+
 def test_a_code_works_once_and_for_a_while() -> None:
     """Whoever finds it in a terminal later can't use it."""
     clock = Clock()
     table = sessions.Sessions(clock=clock)
-    code = table.code("token")
+    code = table.code("token", "ada")
     assert table.redeem(code) == "token"
     assert table.redeem(code) is None
-    late = table.code("token")
+    late = table.code("token", "ada")
     clock.now += sessions.CODE_SECONDS
     assert table.redeem(late) is None
 

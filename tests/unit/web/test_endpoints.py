@@ -163,6 +163,41 @@ async def test_guessing_tokens_is_slow() -> None:
             assert found.status == 200
 
 
+async def test_others_sign_in_while_a_namespace_floods() -> None:
+    """From the same address, as behind a proxy; nobody who is signed in is signed out."""
+    made = stage.Stage([])
+    async with visited(made) as (client, _):
+        async with await sign_in(client, stage.ADMIN) as found:
+            given = cookie(found)
+        refused = 0
+        for at in range(200):
+            made.reviewer.known[f"t{at}"] = stage.Rights(f"system:serviceaccount:evil:a{at}")
+            async with await sign_in(client, f"t{at}") as found:
+                refused += found.status == 429
+        assert refused > 100
+        for _ in range(30):
+            async with await sign_in(client, "t0") as found:
+                assert found.status == 200, "a visitor's own sessions go"
+        async with await sign_in(client, stage.TENANT) as found:
+            assert found.status == 200
+        async with client.get(f"{API}/summary", headers=given) as found:
+            assert found.status == 200
+
+
+@pytest.mark.parametrize("may_list_queues", [True, False])
+async def test_places_in_line_are_for_those_who_may_list_queues(*, may_list_queues: bool) -> None:
+    """They count other tenants' jobs, as the status of Queues does."""
+    made = stage.Stage(clusters.three_queues(1e9), 1e9)
+    everywhere = {"queues"} if may_list_queues else set()
+    made.reviewer.known["token"] = stage.Rights("somebody", everywhere, {"robotics"})
+    async with (
+        visited(made) as (client, _),
+        client.get(f"{API}/jobs", headers=bearer("token")) as found,
+    ):
+        rows = (await found.json())["jobs"]
+    assert [("place" in each) for each in rows] == [may_list_queues] * 2
+
+
 async def test_a_code_signs_in_once() -> None:
     """Whoever has a token can open a browser with it, without the token in an address."""
     async with visited(three_queues()) as (client, _):

@@ -118,14 +118,36 @@ async def test_the_line_is_short() -> None:
     desk = remedies.RemedyDesk(finder)
     tasks = [
         asyncio.create_task(desk.of("a", f"job-{number}", (1,), f"v-{number}"))
-        for number in range(remedies.LINE_MAX)
+        for number in range(remedies.LINE.everybody)
     ]
     await finder.began.wait()
-    with pytest.raises(remedies.BusyError, match="Others"):
+    with pytest.raises(remedies.BusyError, match="Too many questions"):
         await desk.of("a", "late", (1,), "last")
     desk.close()
     found = await asyncio.gather(*tasks, return_exceptions=True)
     assert all(isinstance(each, asyncio.CancelledError) for each in found)
+
+
+async def test_a_tenant_leaves_room_in_line_for_others() -> None:
+    """Whatever the number of its accounts, and answers make room again."""
+    finder = stage.Finder(gate=asyncio.Event())
+    desk = remedies.RemedyDesk(finder)
+    flood = [
+        asyncio.create_task(
+            desk.of("a", f"job-{number}", (1,), f"system:serviceaccount:evil:a{number}")
+        )
+        for number in range(20)
+    ]
+    await finder.began.wait()
+    other = asyncio.create_task(desk.of("b", "job", (1,), "system:serviceaccount:good:a"))
+    await asyncio.sleep(0)
+    assert finder.gate is not None
+    finder.gate.set()
+    assert await other
+    found = await asyncio.gather(*flood, return_exceptions=True)
+    refused = [each for each in found if isinstance(each, remedies.BusyError)]
+    assert len(refused) == len(flood) - remedies.LINE.tenant
+    await desk.of("a", "job-19", (1,), "system:serviceaccount:evil:a19")
 
 
 async def test_the_endpoint_answers_by_the_rights_of_the_token() -> None:

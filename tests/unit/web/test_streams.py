@@ -2,6 +2,7 @@ import asyncio
 import json
 import re
 import time
+from collections import Counter
 from typing import Any
 
 import aiohttp
@@ -10,7 +11,8 @@ import pytest
 from tests.unit.web.test_endpoints import API, cookie, sign_in
 from tests.unit.web.visitors import bearer, visited
 from tests.web import clusters, stage
-from vscheduler.web import documents, streams
+from vscheduler.core.model import decisions
+from vscheduler.web import attempts, documents, streams
 
 
 async def events(found: aiohttp.ClientResponse) -> list[tuple[str, dict[str, Any]]]:
@@ -80,19 +82,73 @@ async def test_a_stream_tells_which_sections_changed() -> None:
 
 
 @pytest.mark.usefixtures("swift")
+async def test_a_stream_tells_nothing_of_what_its_visitor_may_not_see() -> None:
+    """No number changes with other tenants' jobs, nor do versions begin with the same number."""
+    made = stage.Stage([*clusters.three_queues(time.time())])
+    own: list[tuple[str, dict[str, Any]]] = []
+    async with visited(made) as (client, page):
+        opened = {
+            token: await client.get(f"{API}/stream", headers=bearer(token))
+            for token in (stage.TENANT, stage.STRANGER)
+        }
+        first = {token: await first_event(each) for token, each in opened.items()}
+        made.show([*clusters.three_queues(made.now), *clusters.job("vision", "late", 2)])
+        made.past.bind_refused(refused_bind(made, "vision"), "no", made.now)
+        page._views._due_at = 0.0
+        told = json.loads((await first_event(opened[stage.TENANT])).partition(b"data: ")[2])
+        page.streams.close()
+        own = await events(opened[stage.STRANGER])
+    assert [name for name, _ in own] == ["pause"], "nothing is there for the stranger to see"
+    before = json.loads(first[stage.TENANT].partition(b"data: ")[2])
+    changed = {name for name, each in told.items() if each != before[name]}
+    assert changed == {"queues", "jobs"}, "the tenant may list queues, and so sees the line grow"
+    assert first[stage.STRANGER] != first[stage.TENANT]
+
+
+def refused_bind(made: stage.Stage, namespace: str) -> decisions.Bind:
+    """A decision about a job of a namespace."""
+    (some, *_) = [each for each in made.taken.jobs if each.namespace == namespace]
+    return decisions.Bind(task=some.tasks[0], node="n")
+
+
+@pytest.mark.usefixtures("swift")
+async def test_many_accounts_of_a_namespace_leave_room_for_others() -> None:
+    """Each opens as many pages as it may; one of another namespace, and a user, find places."""
+    made = stage.Stage([])
+    async with visited(made) as (client, page):
+        opened = []
+        for at in range(5):
+            token = f"flood-{at}"
+            made.reviewer.known[token] = stage.Rights(f"system:serviceaccount:evil:a{at}")
+            page._table._new_tokens = attempts.Attempts()
+            opened += [
+                await client.get(f"{API}/stream", headers=bearer(token))
+                for _ in range(streams.STREAMS.visitor + 1)
+            ]
+        statuses = Counter(each.status for each in opened)
+        assert statuses == {200: streams.STREAMS.tenant, 429: 5 * 9 - streams.STREAMS.tenant}
+        for token in (stage.TENANT, stage.ADMIN):
+            async with client.get(f"{API}/stream", headers=bearer(token)) as found:
+                assert found.status == 200
+        page.streams.close()
+        for each in opened:
+            await each.read()
+
+
+@pytest.mark.usefixtures("swift")
 async def test_streams_are_bounded_by_visitor_and_in_all() -> None:
     """One too many gets a sentence, and places are free again afterwards."""
     made = stage.Stage([])
     async with visited(made) as (client, page):
         opened = [
             await client.get(f"{API}/stream", headers=bearer(stage.ADMIN))
-            for _ in range(streams.PER_VISITOR_MAX)
+            for _ in range(streams.STREAMS.visitor)
         ]
         async with client.get(f"{API}/stream", headers=bearer(stage.ADMIN)) as found:
             assert found.status == 429
         async with client.get(f"{API}/stream", headers=bearer(stage.TENANT)) as found:
             assert found.status == 200
-        assert page.streams.count >= streams.PER_VISITOR_MAX
+        assert page.streams.count >= streams.STREAMS.visitor
         page.streams.close()
         for each in opened:
             await each.read()
@@ -115,4 +171,4 @@ async def test_a_reader_who_does_not_read_is_dropped(monkeypatch: pytest.MonkeyP
 
     async with visited(stage.Stage([])) as (_, page):
         with pytest.raises(TimeoutError):
-            await page.streams.serve(Response(), page._views.view, authorize)  # type: ignore[arg-type]  # as far as needed
+            await page.streams.serve(Response(), page._view, authorize)  # type: ignore[arg-type]  # as far as needed
