@@ -76,6 +76,7 @@ def test_where_root_is_the_limit_the_cluster_is_not_too_small() -> None:
         node n1 cpu=20
         queue root capability=cpu:5
         queue q
+        queue r guarantee=cpu:1
         job q/a min=3 minresources=cpu:3 n1*3
         job q/j min=3 minresources=cpu:3 phase=Pending -*3
         """
@@ -109,3 +110,16 @@ def test_a_further_sub_group_is_told_what_the_queue_has_without_it() -> None:
     assert told(picture, "j", TREE) == (
         "needs 2 cpu for 2 more pods; queue q has 2 cpu of the 3 it may have, which leaves 1"
     )
+
+
+def test_a_capability_is_told_from_what_the_queue_deserves() -> None:
+    """Both are in the way; only one of them could never be exceeded."""
+    picture = """
+        node n1 cpu=20 memory=20Gi
+        queue q capability=cpu:2
+        queue r
+        job q/a min=1 cpu=1 memory=4Gi n1*2
+        job r/b min=1 cpu=1 memory=9Gi -*2
+        job q/j min=1 cpu=1 memory=4Gi -
+        """
+    assert told(picture, "j") == "queue q has 2 cpu of the 2 it may have; this pod needs 1"

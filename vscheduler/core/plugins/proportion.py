@@ -417,16 +417,17 @@ class Proportion(contracts.Plugin):
     def _is_full(
         self, attributes: share_arithmetic.QueueAttributes, shortages: Sequence[decisions.Shortage]
     ) -> bool:
-        """Whether the queue may not have as much in any cluster: by its own capability, or by that
-        of root.
-        """
-        ceiling = attributes.ceiling
-        if self._root is not None:
-            ceiling = list(map(min, ceiling, self._root.limit))
-        columns = self._session.space.columns
+        """Whether the queue may not have as much in any cluster."""
         return any(
-            each.allocated + each.requested > ceiling[columns[each.resource]] for each in shortages
+            each.allocated + each.requested > self._ceiling(attributes, each.resource)
+            for each in shortages
         )
+
+    def _ceiling(self, attributes: share_arithmetic.QueueAttributes, resource: str) -> float:
+        """Return the most of a resource in any cluster: by the queue's capability and root's."""
+        column = self._session.space.columns[resource]
+        own = attributes.ceiling[column]
+        return own if self._root is None else min(own, self._root.limit[column])
 
     def _beside_guarantees(
         self,
@@ -434,11 +435,11 @@ class Proportion(contracts.Plugin):
         attributes: share_arithmetic.QueueAttributes,
         found: decisions.Shortage,
     ) -> decisions.Shortage:
-        """Return the shortage with what is kept for other queues, by their guarantees, unless the
-        queue's own capability is the limit.
+        """Return the shortage with what is kept for other queues, by their guarantees, unless a
+        capability is the limit.
         """
         column, shares = self._session.space.columns[found.resource], self._fair_shares
-        if shares is None or found.limit >= attributes.ceiling[column]:
+        if shares is None or found.limit >= self._ceiling(attributes, found.resource):
             return found
         kept = shares.guaranteed[:, column].copy()
         kept[shares.places[queue]] = 0.0

@@ -232,9 +232,13 @@ def failed_filter(refused: decisions.RefusalCounts) -> str:
 def shortages(
     session: working.Session, queue: queues.Queue, task: jobs.Task
 ) -> tuple[decisions.Shortage, ...]:
-    """Return the shortages for which the queue may not take this task."""
+    """Return the shortages for which the queue may not take this task, under one limit: what a
+    queue may have at most comes before what it deserves.
+    """
     answers = session.dispatch.every("shortages", queue, task)
-    return tuple(shortage for answer in answers for shortage in answer or ())
+    found = [shortage for answer in answers for shortage in answer or ()]
+    owner = next(filter(None, (each.owner for each in found)), "")
+    return tuple(each for each in found if each.owner == owner)
 
 
 class JobTurn:
