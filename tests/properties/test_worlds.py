@@ -1,4 +1,5 @@
 import dataclasses
+import re
 from collections.abc import Iterable
 
 import pytest
@@ -12,6 +13,7 @@ from tests.properties.worlds import (
     histories,
     moments,
     rest_rules,
+    sentence_rules,
 )
 from tests.properties.worlds import world as worlds
 
@@ -112,6 +114,46 @@ def test_whoever_pods_were_evicted_for_is_served_before_rest() -> None:
         moment = around.step()
         promised.note(moment)
     assert list(promised.unserved(moment)) == []
+
+
+SENTENCES = {
+    "holes": """
+        node  n1 cpu=4
+        node  n2 cpu=4
+        queue q
+        job   q/a min=1 n1*3 n2*2
+        job   q/late min=2 cpu=3 -*2
+        """,
+    "a quota": "node n1 cpu=9 queue q capability=cpu:4 job q/a min=1 n1*2 job q/late min=3 -*3",
+    "never": "node n1 cpu=4 queue q job q/late min=2 cpu=3 -*2",
+    "admission": """
+        node  n1 cpu=4
+        queue q
+        job   q/a min=3 n1*3
+        job   q/late phase=Pending min=2 minresources=cpu:2 -*2
+        """,
+}
+"""Each with a job `late` that is told figures."""
+
+
+@pytest.mark.parametrize("name", SENTENCES)
+def test_a_sentence_is_held_against_the_world(name: str) -> None:
+    """It is true; with any of its figures one higher it isn't."""
+    moment = worlds.World(pictures.documents(SENTENCES[name]), "preempt", 0).step()
+    ((group, true),) = sentence_rules.told(moment)
+    assert group == "default/late"
+
+    def found(text: str) -> list[str]:
+        statuses = {group: [{"told": [text]}]}
+        return list(
+            sentence_rules.sentences_are_true(dataclasses.replace(moment, statuses=statuses))
+        )
+
+    assert found(true) == []
+    for at in re.finditer(r"(?<![a-z/.\d])\d+(?![\d.])", true):
+        text = f"{true[: at.start()]}{int(at[0]) + 1}{true[at.end() :]}"
+        assert found(text), text
+    assert found(f"{true}; and it rains")
 
 
 def test_shares_are_recounted_in_plain_worlds() -> None:

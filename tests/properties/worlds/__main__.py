@@ -19,7 +19,7 @@ from pathlib import Path
 
 import yaml
 
-from tests.properties.worlds import configurations, generator, histories, timing
+from tests.properties.worlds import configurations, generator, histories, statements, timing
 
 
 def plans(arguments: argparse.Namespace) -> Iterator[histories.Plan]:
@@ -64,6 +64,8 @@ def main(words: Sequence[str]) -> int:
     sys.stdout.write(
         f"{dict(sorted(count.items()))}, {longest} cycles to rest at most, {seconds:.1f} CPU s\n"
     )
+    if arguments.kinds:
+        sys.stdout.write(f"statements: {dict(statements.seen.most_common())}\n")
     return bool(count["broken"])
 
 
@@ -78,6 +80,7 @@ def _read(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--cycles", type=int, default=20, help="of change, before rest")
     parser.add_argument("--times", type=int, metavar="ROUNDS", help="measure, the least of so many")
     parser.add_argument("--calls", action="store_true", help="count calls instead")
+    parser.add_argument("--kinds", action="store_true", help="count statements of sentences")
     parser.add_argument("--write", metavar="FOLDER", help="for the objects before a broken rule")
     return parser.parse_args(words)
 

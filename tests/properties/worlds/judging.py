@@ -10,6 +10,7 @@ from tests.properties.worlds import (
     moments,
     moving_rules,
     placement_rules,
+    sentence_rules,
     share_rules,
 )
 
@@ -34,6 +35,7 @@ JUDGES: tuple[moments.Judge, ...] = (
     moving_rules.rooms_are_kept,
     group_rules.queues_keep_to_their_capability,
     group_rules.groups_are_told_one_thing,
+    sentence_rules.sentences_are_true,
 )
 
 

@@ -32,7 +32,7 @@ def nothing_is_idle(moment: moments.Moment) -> Iterable[str]:
     """No pod waits that free resources fit, within capabilities and the guarantees of others."""
     if moment.setting.volcano:
         return
-    for group, pods in _waiting(moment):
+    for group, pods in waiting(moment):
         if within_limits(moment, group, pods) and starts(moment, pods):
             yield f"IDLE {group} waits, although {_names(pods)} would start on what is free"
 
@@ -43,7 +43,7 @@ def reclaim_serves_who_is_owed(moment: moments.Moment) -> Iterable[str]:
     """
     if moment.setting.volcano or eviction_rules.BETWEEN not in moment.setting.actions:
         return
-    for group, pods in _waiting(moment):
+    for group, pods in waiting(moment):
         queue = moment.census.groups[group]["spec"]["queue"]
         if not (_is_owed(moment, queue, pods) and within_limits(moment, group, pods, free=False)):
             continue
@@ -69,7 +69,7 @@ def preempt_serves_who_is_important(moment: moments.Moment) -> Iterable[str]:
     """
     if moment.setting.volcano or eviction_rules.WITHIN not in moment.setting.actions:
         return
-    for group, pods in _waiting(moment):
+    for group, pods in waiting(moment):
         spec = moment.census.groups[group]["spec"]
         if not all(map(_preempts, pods)):
             continue
@@ -191,7 +191,7 @@ def within_limits(
     return all(asks[each] <= room[each] - amount for each, amount in others.items())
 
 
-def _waiting(moment: moments.Moment) -> Iterator[tuple[str, list[manifests.Document]]]:
+def waiting(moment: moments.Moment) -> Iterator[tuple[str, list[manifests.Document]]]:
     """Each group that waits, with the pods that must start together: as many as it lacks, or one
     more; all that wait where it has roles or sub-groups, but for those of incomplete sub-groups.
     """

@@ -290,7 +290,8 @@ class World:
             if group["status"] != document:
                 self.put({**group, "status": document})
             reason = {} if status.reason is None else {"reason": str(status.reason.code)}
-            written[status.job].append({**document, **reason})
+            told = sorted({words.message for _, words in statuses.pod_words(status)})
+            written[status.job].append({**document, **reason, "told": told})
         return written
 
 

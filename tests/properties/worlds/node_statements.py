@@ -1,0 +1,366 @@
+"""What a sentence says of nodes: taken together, it must be true of one state of one gang.
+
+A gang is told of the moment at which its next pod found no node, with some of it in place. So there
+must be a way of placing as many as the sentence says, after which the rest of it is true.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from tests.properties.filters_by_hand import judging as by_hand
+from tests.properties.filters_by_hand import worlds as worlds_by_hand
+from tests.properties.filters_by_hand.worlds import Instant
+from tests.properties.worlds import census as censuses
+from tests.properties.worlds import manifests, rest_rules, sentence_case
+from tests.properties.worlds.sentence_case import Case, figure, figures
+
+RESOURCE = ("Insufficient ", "Too many pods")
+NUMBER = r"[\d.]+(?:[KMGT]i)?"
+POD = r"(?P<count>\d+) pods? of "
+ROLE = r"(?: of role (?P<role>\S+))?"
+PLACES = re.compile(rf"(no|{NUMBER}) (\S+) on (\S+?)(?:,|$| and)")
+PATTERNS = {
+    "request": (
+        r"(?:needs|the next one needs|a pod of role \S+ needs) "
+        rf"(?:{POD})?(?P<request>no resources|{NUMBER} (?!pods?$)[a-z].*)"
+    ),
+    "fit": r"(?P<fit>\d+) of (?P<of>\d+) fits?",
+    "room": r"(?P<fit>\d+) of (?P<of>\d+) pods? have room",
+    "holes": r"the largest holes? (?:is|are) (?P<holes>.+ on \S+)",
+    "available": r"0/(?P<nodes>\d+) nodes? (?:is|are) available: (?P<causes>.+)",
+    "labels": r"no node has (?P<labels>\S+=\S+(?:(?:, | and )\S+=\S+)*)",
+    "selector": r"no node matches its node selector or affinity",
+    "tainted": r"only nodes .+ may match its node selector",
+    "only": r"there are only nodes .+",
+    "may use no": r"a pod of (?P<request>.+) may use no node that has (?P<none>.+)",
+    "larger": (
+        r"a pod of (?P<request>.+) is larger than any node it may use, the most is (?P<most>.+)"
+    ),
+    "empty": (
+        r"the nodes that it may use have room for at most (?P<room>\d+) of (?P<of>\d+) pods?"
+        rf"{ROLE}(?: of (?P<request>.+))?, even when empty"
+    ),
+    "no choice": r"no choice of nodes has room for all at once",
+    "limited": r"no choice of pods that the queue may have finds room at once",
+    "cut": r"no place was found for all at once(?: in \d+ attempts to place a pod)?",
+    "blocking": r".+ don't fit at the same time, however they are placed",
+    "fewer": r"with any one fewer they would",
+    "of a kind": (
+        rf"(?P<pods>\d+) pods?{ROLE} with (?P<request>.+) (?:doesn't|don't) fit on the "
+        r"(?P<fitting>\d+) nodes? with room for one"
+    ),
+    "all nodes": r"all nodes that it may use have (?P<there>.+), and it needs (?P<needed>.+)"
+    r" at least",
+}
+COMPILED = {name: re.compile(pattern) for name, pattern in PATTERNS.items()}
+
+
+@dataclass(slots=True)
+class Said:
+    """The statements about nodes, by kind."""
+
+    by_kind: dict[str, re.Match[str]] = field(default_factory=dict)
+
+
+def read(said: Said, statement: str) -> str:
+    """The kind of the statement, if it is about nodes; it is noted."""
+    for name, pattern in COMPILED.items():
+        if (matched := pattern.fullmatch(statement)) and not re.search(
+            r" for \d+ (more )?pods", statement
+        ):
+            said.by_kind[name] = matched
+            return name
+    return ""
+
+
+def problems(case: Case, said: Said) -> Iterator[str]:
+    """What isn't true of the nodes."""
+    kinds = said.by_kind
+    if "available" in kinds:
+        yield from _available(case, kinds)
+    minima = {case.spec["minMember"], *case.spec.get("minTaskMember", {}).values()}
+    for name, group in (("request", "count"), ("fit", "of")):
+        if name in kinds and kinds[name][group] and int(kinds[name][group]) not in minima:
+            yield f"{kinds[name][group]} pods are needed"
+    if "room" in kinds and int(kinds["room"]["of"]) != len(case.members):
+        yield f"there are {len(case.members)} pods"
+    for name, check in LASTING.items():
+        if name in kinds:
+            yield from check(case, kinds[name])
+
+
+def _available(case: Case, kinds: dict[str, re.Match[str]]) -> Iterator[str]:
+    """There is a state in which what is said of nodes is true for the next pod."""
+    found = kinds["available"]
+    if int(found["nodes"]) != len(case.census.nodes):
+        yield f"there are {len(case.census.nodes)} nodes"
+        return
+    fit = kinds.get("fit") or kinds.get("room")
+    request = kinds.get("request")
+    placed = None if fit is None else int(fit["fit"]) - case.ready
+    if fit is None and request is not None and "no choice" not in kinds:
+        placed = 0
+    most = case.spec["minMember"] if placed is None else placed
+    why = Why()
+    known = said_causes(found["causes"])
+    number = 0
+    for world, left in case.states(case.world(), max(0, most)):
+        number += 1
+        done = len(case.pods) - len(left)
+        if placed is not None and done != placed:
+            continue
+        for pod in _kinds(left):
+            if request and not sentence_case.is_request(request["request"], pod):
+                why.note(0, f"no pod of {request['request']} waits")
+                continue
+            if problem := _differs(case, kinds, world, pod, known):
+                why.note(*problem)
+            else:
+                return
+    if number > sentence_case.STATES_MAX:
+        return
+    yield why.text or f"no {placed} pods fit"
+
+
+class Why:
+    """The problem of the state that is nearest to what is said."""
+
+    def __init__(self) -> None:
+        self.text = ""
+        self._rank = -1
+
+    def note(self, rank: int, text: str) -> None:
+        """Of a state; the higher the rank, the nearer."""
+        if rank > self._rank:
+            self.text, self._rank = text, rank
+
+
+def _kinds(pods: list[manifests.Document]) -> list[manifests.Document]:
+    return list({repr((pod["spec"], sentence_case.role(pod))): pod for pod in pods}.values())
+
+
+def said_causes(text: str) -> dict[str, int]:
+    """The number of nodes by cause, as a sentence lists them."""
+    found: dict[str, int] = {}
+    for part in re.split(r", (?=\d+ )", text):
+        number, _, what = part.partition(" ")
+        found[what.removeprefix("node(s) ")] = int(number)
+    return found
+
+
+def _differs(
+    case: Case,
+    kinds: dict[str, re.Match[str]],
+    world: worlds_by_hand.World,
+    pod: manifests.Document,
+    said: dict[str, int],
+) -> tuple[int, str] | None:
+    """The first thing that isn't so in this state, and how far it was so."""
+    true = sentence_case.causes(world, pod)
+    open_nodes = [name for name, causes in true.items() if not causes]
+    if open_nodes:
+        return 1, f"{', '.join(open_nodes)} would take it"
+    others = {
+        name: {c for c in causes if not c.startswith(RESOURCE)} for name, causes in true.items()
+    }
+    barred = {name for name, causes in others.items() if causes}
+    for what, number in said.items():
+        if what.startswith(RESOURCE):
+            most = least = sum(
+                what in causes for name, causes in true.items() if name not in barred
+            )
+        else:
+            most = sum(what in causes for causes in others.values())
+            least = sum(causes == {what} for causes in others.values())
+        if not least <= number <= most:
+            return 2, f"{least} to {most} {what}"
+    total = sum(number for what, number in said.items() if not what.startswith(RESOURCE))
+    if total != len(barred):
+        return 3, f"{total} nodes are told of, {len(barred)} refuse whatever is free"
+    for name in set(true) - barred:
+        if not true[name] <= said.keys():
+            return 4, f"{name}: {true[name]}"
+    if "holes" in kinds:
+        return _other_holes(case, kinds["holes"]["holes"], world, pod, barred)
+    return None
+
+
+def _other_holes(
+    case: Case,
+    text: str,
+    world: worlds_by_hand.World,
+    pod: manifests.Document,
+    barred: set[str],
+) -> tuple[int, str] | None:
+    free = {}
+    for name, document in case.census.nodes.items():
+        room = censuses.amounts(document["status"]["allocatable"])
+        for other in world.on(name, censuses.pod_key(pod), Instant.NOW):
+            room.subtract(censuses.request(dict(other)))
+        free[name] = room
+    for number, resource, node in PLACES.findall(text):
+        if node in barred:
+            return 5, f"{node} refuses whatever is free"
+        if max(0, free[node][resource]) not in figure(number, resource):
+            return 5, f"{node} has {free[node][resource]} {resource}"
+        best = max(free[name][resource] for name in free if name not in barred)
+        if best > free[node][resource]:
+            return 5, f"the largest is {best} {resource}"
+        if best >= censuses.request(pod)[resource]:
+            return 5, f"{best} {resource} is enough"
+    return None
+
+
+def usable(case: Case, pod: manifests.Document) -> list[str]:
+    """The nodes that take the pod whoever is there."""
+    return [name for name, node in case.census.nodes.items() if not list(by_hand.alone(pod, node))]
+
+
+def large_enough(case: Case, pod: manifests.Document) -> list[str]:
+    """Those that would take it if they were empty."""
+    return [
+        name for name in usable(case, pod) if sentence_case.is_large(case.census.nodes[name], pod)
+    ]
+
+
+def _labels(case: Case, found: re.Match[str]) -> Iterator[str]:
+    wanted = dict(each.split("=") for each in re.split(", | and ", found["labels"]))
+    for key, value in wanted.items():
+        if any(node["metadata"]["labels"].get(key) == value for node in case.census.nodes.values()):
+            yield f"a node has {key}={value}"
+    if not any(wanted.items() <= pod["spec"].get("nodeSelector", {}).items() for pod in case.pods):
+        yield "no pod selects that"
+
+
+def _selector(case: Case, _: re.Match[str]) -> Iterator[str]:
+    for pod in case.kinds():
+        if not any(
+            "isn't what its selector" not in " ".join(by_hand.alone(pod, node))
+            for node in case.census.nodes.values()
+        ):
+            return
+    yield "a node is what its selector asks for"
+
+
+def _tainted(case: Case, _: re.Match[str]) -> Iterator[str]:
+    for pod in case.kinds():
+        if not usable(case, pod):
+            return
+    yield "a node may be used"
+
+
+def _may_use_no(case: Case, found: re.Match[str]) -> Iterator[str]:
+    names = re.split(", | and ", found["none"])
+    pods = [pod for pod in case.kinds() if sentence_case.is_request(found["request"], pod)]
+    if not pods:
+        yield f"no pod asks for {found['request']}"
+    for pod in pods[:1]:
+        for name in usable(case, pod):
+            room = censuses.amounts(case.census.nodes[name]["status"]["allocatable"])
+            if any(room[each] for each in names):
+                yield f"it may use {name}"
+
+
+def _larger(case: Case, found: re.Match[str]) -> Iterator[str]:
+    pods = [pod for pod in case.kinds() if sentence_case.is_request(found["request"], pod)]
+    if not pods:
+        yield f"no pod asks for {found['request']}"
+        return
+    rooms = {
+        name: censuses.amounts(case.census.nodes[name]["status"]["allocatable"])
+        for name in usable(case, pods[0])
+    }
+    asked = censuses.request(pods[0])
+    if any(all(amount <= room[each] for each, amount in asked.items()) for room in rooms.values()):
+        yield "it fits on an empty node"
+    for number, resource, node in PLACES.findall(found["most"]):
+        if node not in rooms:
+            yield f"{node} can't be used"
+            continue
+        if rooms[node][resource] not in figure(number, resource):
+            yield f"{node} has {rooms[node][resource]} {resource}"
+        if max(room[resource] for room in rooms.values()) > rooms[node][resource]:
+            yield f"another has more {resource}"
+
+
+def _empty(case: Case, found: re.Match[str]) -> Iterator[str]:
+    """So many pods fit on empty nodes at most: no way of placing one more is found, and there is a
+    way of placing so many, unless other pods matter to them.
+    """
+    room = int(found["room"])
+    if int(found["of"]) not in {
+        case.spec["minMember"],
+        *case.spec.get("minTaskMember", {}).values(),
+    }:
+        yield f"minMember is {case.spec['minMember']}"
+    if found["request"] and not case.is_request(found["request"]):
+        yield f"no pod asks for {found['request']}"
+    done = sum(pod["status"]["phase"] == "Succeeded" for pod in case.members)
+    best = 0
+    for _, left in case.states(case.world(empty=True), room + 1):
+        best = max(best, len(case.pods) - len(left))
+        if best > room - done:
+            break
+    plain = not any(
+        {"affinity", "topologySpreadConstraints"} & pod["spec"].keys() for pod in case.pods
+    )
+    if best > room - done or (best < room - done and plain):
+        yield f"{best} fit"
+
+
+def _no_choice(case: Case, _: re.Match[str]) -> Iterator[str]:
+    pods = dict(rest_rules.waiting(case.moment)).get(case.group)
+    if pods and rest_rules.starts(case.moment, pods):
+        yield "they would start on what is free"
+
+
+def _of_a_kind(case: Case, found: re.Match[str]) -> Iterator[str]:
+    pods = [
+        pod
+        for pod in case.kinds()
+        if sentence_case.is_request(found["request"], pod)
+        and (not found["role"] or sentence_case.role(pod) == found["role"])
+    ]
+    if not pods:
+        yield f"no pod asks for {found['request']}"
+        return
+    world = case.world()
+    counts = {
+        sum(not causes for causes in sentence_case.causes(world, pod).values()) for pod in pods
+    }
+    if int(found["fitting"]) not in counts:
+        yield f"{counts} nodes have room for one"
+
+
+def _all_nodes(case: Case, found: re.Match[str]) -> Iterator[str]:
+    nodes = {name for pod in case.pods for name in large_enough(case, pod)}
+    for name, said in figures(found["there"]).items():
+        total = sum(
+            censuses.amounts(case.census.nodes[node]["status"]["allocatable"])[name]
+            for node in nodes
+        )
+        if total not in said:
+            yield f"they have {total} {name}"
+        least = sentence_case.least(case.pods, name, case.spec["minMember"] - case.ready)
+        if least not in figures(found["needed"]).get(name, ()):
+            yield f"it needs {least} {name}"
+
+
+def _blocking(case: Case, found: re.Match[str]) -> Iterator[str]:
+    yield from _no_choice(case, found)
+
+
+LASTING = {
+    "labels": _labels,
+    "selector": _selector,
+    "tainted": _tainted,
+    "only": _tainted,
+    "may use no": _may_use_no,
+    "larger": _larger,
+    "empty": _empty,
+    "no choice": _no_choice,
+    "blocking": _blocking,
+    "of a kind": _of_a_kind,
+    "all nodes": _all_nodes,
+}

@@ -1,0 +1,243 @@
+"""A sentence and all that it may be held against."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from tests.properties.filters_by_hand import judging as by_hand
+from tests.properties.filters_by_hand import worlds as worlds_by_hand
+from tests.properties.filters_by_hand.worlds import Instant, State
+from tests.properties.worlds import census as censuses
+from tests.properties.worlds import manifests, moments
+
+ROOT = "root"
+STATES_MAX = 1500
+"""How many ways of placing a part of a gang are looked at for one sentence."""
+
+AMOUNT = re.compile(r"(no|[\d.]+(?:[KMGT]i)?) ([a-z][\w./-]*)")
+UNITS = {"": 1, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
+CAUSES = (
+    ("isn't ready", "were not ready"),
+    ("is cordoned", "were unschedulable"),
+    ("has the taint", "taint"),
+    ("isn't what its selector", "didn't match Pod's node affinity/selector"),
+    ("must not be near it", "didn't satisfy existing pods anti-affinity rules"),
+    ("must not be near", "didn't match pod anti-affinity rules"),
+    ("has nobody near", "didn't match pod affinity rules"),
+    ("lacks the label", "didn't match pod affinity rules"),
+    ("lacks a label", "didn't match pod topology spread constraints (missing required label)"),
+    ("makes the skew", "didn't match pod topology spread constraints"),
+    ("taken", "didn't have free ports for the requested pod ports"),
+    ("asked for", "Insufficient"),
+    ("pods of", "Too many pods"),
+)
+"""What the filters written by hand say, and what it is called."""
+
+Placing = tuple[str, ...]
+
+
+class Figure(NamedTuple):
+    """An amount as it is written: rounded, so that it stands for a range."""
+
+    least: float
+    most: float
+
+    def __contains__(self, value: object) -> bool:
+        return isinstance(value, int | float) and self.least <= value <= self.most
+
+
+def figure(text: str, resource: str) -> Figure:
+    """What `1536Mi` or `0.67` stands for, in the units of a census."""
+    matched = re.fullmatch(r"([\d.]+)((?:[KMGT]i)?)", text.replace("no", "0"))
+    assert matched is not None, text
+    number, unit = float(matched[1]), UNITS[matched[2]]
+    if resource == "cpu":
+        return Figure(number * 1000 - 0.51, number * 1000 + 0.51)
+    half = 0.51 * unit if unit > 1 or resource == "memory" else 0.00501
+    return Figure(number * unit - half, number * unit + half)
+
+
+def figures(text: str) -> dict[str, Figure]:
+    """What `2 cpu and no memory` says, by resource."""
+    return {name: figure(number, name) for number, name in AMOUNT.findall(text)}
+
+
+@dataclass(slots=True, kw_only=True)
+class Case:
+    """One sentence about one group in one moment."""
+
+    moment: moments.Moment
+    census: censuses.Census
+    group: str
+    text: str
+    document: manifests.Document
+    members: Sequence[manifests.Document]
+    pods: Sequence[manifests.Document]
+    """Those that wait, gates aside."""
+
+    @classmethod
+    def of(cls, moment: moments.Moment, group: str, text: str) -> "Case":
+        """The case of a sentence."""
+        members = moment.census.members[group]
+        return cls(
+            moment=moment,
+            census=moment.census,
+            group=group,
+            text=text,
+            document=moment.census.groups[group],
+            members=members,
+            pods=[pod for pod in members if censuses.waits(pod)],
+        )
+
+    @property
+    def spec(self) -> manifests.Document:
+        """The PodGroup's."""
+        spec: manifests.Document = self.document["spec"]
+        return spec
+
+    @property
+    def ready(self) -> int:
+        """How many of its pods count already."""
+        return sum(map(censuses.counts, self.members))
+
+    def kinds(self) -> list[manifests.Document]:
+        """A waiting pod of each kind."""
+        return list({repr((pod["spec"], role(pod))): pod for pod in self.pods}.values())
+
+    def is_request(self, text: str) -> bool:
+        """Whether one of its pods asks for exactly this."""
+        return any(is_request(text, pod) for pod in self.pods)
+
+    def line(self, queue: str) -> Iterator[str]:
+        """The queue and those above it, root last."""
+        seen: set[str] = set()
+        while queue not in seen:
+            seen.add(queue)
+            yield queue
+            queue = self.census.queues.get(queue, {"spec": {}})["spec"].get("parent", ROOT)
+
+    def below(self, queue: str) -> list[str]:
+        """The queue and all below it that exist."""
+        return [name for name in self.census.queues if queue in self.line(name)]
+
+    def allocated(self, queue: str) -> censuses.Amounts:
+        """What the queue and those below hold."""
+        total: censuses.Amounts = Counter()
+        for name in self.below(queue):
+            total.update(self.census.allocated(name))
+        return total
+
+    def total(self, *, usable: bool = False) -> censuses.Amounts:
+        """What all nodes have; usable: those that a pod may use, of whichever job."""
+        total: censuses.Amounts = Counter()
+        for node in self.census.nodes.values():
+            if usable and not any(
+                is_large(node, pod) and not list(by_hand.alone(pod, node))
+                for pod in self.census.pods.values()
+            ):
+                continue
+            total.update(censuses.amounts(node["status"]["allocatable"]))
+        return total
+
+    def free(self, node: str) -> censuses.Amounts:
+        """What the node has left."""
+        room = censuses.amounts(self.census.nodes[node]["status"]["allocatable"])
+        for pod in self.census.residents[node]:
+            room.subtract(censuses.request(pod))
+        return room
+
+    def world(self, *, empty: bool = False) -> worlds_by_hand.World:
+        """For filters written by hand; empty: with no pod on any node but those that wait."""
+        pods = self.pods if empty else self.census.pods.values()
+        return worlds_by_hand.world([*self.census.nodes.values(), *pods])
+
+    def states(
+        self, world: worlds_by_hand.World, most: int
+    ) -> Iterator[tuple[worlds_by_hand.World, list[manifests.Document]]]:
+        """The world with none, one, two … of the waiting pods placed somewhere, and the rest."""
+        seen: set[Placing] = set()
+
+        def go(
+            now: worlds_by_hand.World, left: list[manifests.Document], placed: Placing
+        ) -> Iterator[tuple[worlds_by_hand.World, list[manifests.Document]]]:
+            if placed in seen or len(seen) > STATES_MAX:
+                return
+            seen.add(placed)
+            yield now, left
+            if len(placed) == most:
+                return
+            tried = set()
+            for pod in left:
+                mark = _mark(pod)
+                if mark in tried:
+                    continue
+                tried.add(mark)
+                for name in sorted(self.census.nodes):
+                    if not any(by_hand.refusals(now, pod, name, Instant.NOW, ordered=True)):
+                        step = by_hand.Step(pod=censuses.pod_key(pod), node=name, state=State.STAYS)
+                        rest = [each for each in left if each is not pod]
+                        after = tuple(sorted((*placed, f"{mark}@{name}")))
+                        yield from go(by_hand.taken(now, step), rest, after)
+
+        yield from go(world, list(self.pods), ())
+
+
+def causes(world: worlds_by_hand.World, pod: manifests.Document) -> dict[str, set[str]]:
+    """Why each node refuses the pod: by node, in the field's words."""
+    return {
+        name: {
+            cause(text) for text in by_hand.refusals(world, pod, name, Instant.NOW, ordered=True)
+        }
+        for name in world.nodes
+    }
+
+
+def cause(text: str) -> str:
+    """What the filters written by hand say, in the field's words."""
+    known = next(called for said, called in CAUSES if said in text)
+    if known == "taint":
+        key, value = text.removeprefix("has the taint ").partition(":")[0].split("=")
+        return f"had untolerated taint {{{key}: {value}}}"
+    if known == "Insufficient":
+        return f"Insufficient {text.partition(', ')[0].split()[-1]}"
+    return known
+
+
+def is_request(text: str, pod: manifests.Document) -> bool:
+    """Whether the pod asks for exactly this."""
+    asked = {
+        name: amount for name, amount in censuses.request(pod).items() if name != "pods" and amount
+    }
+    said = {} if text == "no resources" else figures(text)
+    return asked.keys() == said.keys() and all(asked[name] in said[name] for name in said)
+
+
+def is_large(node: manifests.Document, pod: manifests.Document) -> bool:
+    """Whether the pod fits on the node if nobody else is there."""
+    room = censuses.amounts(node["status"]["allocatable"])
+    return all(amount <= room[name] for name, amount in censuses.request(pod).items())
+
+
+def role(pod: manifests.Document) -> str:
+    """Its role in the gang."""
+    found: str = pod["metadata"]["annotations"].get(manifests.ROLE, "")
+    return found
+
+
+def least(pods: Sequence[manifests.Document], resource: str, count: int) -> int:
+    """The least that so many of them ask for."""
+    return sum(sorted(censuses.request(pod)[resource] for pod in pods)[:count])
+
+
+def _mark(pod: manifests.Document) -> str:
+    return f"{role(pod)}/{sorted(censuses.request(pod).items())}"
+
+
+def difference(said: Mapping[str, Figure], values: Mapping[str, float]) -> str:
+    """The first figure that isn't that value, in words."""
+    for name, each in said.items():
+        if values.get(name, 0) not in each:
+            return f"{name} is {values.get(name, 0):g}"
+    return ""
