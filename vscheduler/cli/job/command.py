@@ -186,7 +186,7 @@ def why_command(*, names: tuple[str, ...], output: str, **flags: object) -> None
             explanations.append(
                 explained.Explained(
                     job=each,
-                    about_queue=[] if queue is None else explained.of_queue(queue),
+                    about_queue=[] if queue is None else explained.of_queue(queue, each.scheduler),
                     helps=remedy_lines.lines(each, explanation, readable=readable),
                     remedies=remedy_lines.tree(explanation),
                 )

@@ -92,8 +92,10 @@ def _own_words(job: job_figures.Job) -> list[str]:
     return made
 
 
-def of_queue(found: Object) -> Iterable[str]:
-    """Iterate over what a Queue has, and why it deserves what it deserves."""
+def of_queue(found: Object, scheduler: str = "") -> Iterable[str]:
+    """Iterate over what a Queue has, and why it deserves what it deserves, as the job's scheduler
+    says. Others may say something else, or may be gone.
+    """
     queue = queue_figures.figures(found, None)
     named = [
         f"{queue_tables.pair(name, queue)} {name}"
@@ -103,8 +105,9 @@ def of_queue(found: Object) -> Iterable[str]:
     ]
     if named:
         yield f"Queue {queue.name} has, of what it deserves: {', '.join(named)}."
-    for scheduler, sentence in queue.sentences:
-        yield f"{scheduler} says: {sentence}."
+    for each in queue.sentences:
+        if scheduler in {"", each.scheduler}:
+            yield f"{each.scheduler} says: {each.text}."
 
 
 def without_group(wanted: workloads.Workload, pods: Iterable[Object]) -> list[str]:

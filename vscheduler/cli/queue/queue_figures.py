@@ -16,6 +16,9 @@ from vscheduler.core.model import jobs, queues, resources
 from vscheduler.mirror import phrases
 from vscheduler.mirror.decode import quantities
 
+MANAGER_MAX = 128
+"""Characters of a field manager's name that the API server allows."""
+
 FAIR_SHARE = "/FairShare"
 """Suffix of a condition type; the prefix is the scheduler that wrote the condition."""
 
@@ -59,6 +62,16 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     share: float | None
 
 
+class Sentence(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a queue deserves what it deserves, as a scheduler says."""
+
+    scheduler: str
+    text: str
+    written: float = 0.0
+    """When the scheduler last changed the status; 0 if unknown. The sentence of a scheduler that is
+    gone stays, and has grown old."""
+
+
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
     """A queue with its figures."""
 
@@ -78,7 +91,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     quota: Quantities
     """spec.deserved, used by plugin capacity."""
     share: float | None
-    sentences: tuple[tuple[str, str], ...]
+    sentences: tuple["Sentence", ...]
     """Explanations of the deserved amounts, by scheduler."""
     counts: Counts | None
     """None where PodGroups can't be read."""
@@ -115,12 +128,24 @@ def figures(queue: Object, counted: GroupCounts | None) -> Figures:
         quota=spec.get("deserved") or {},
         share=status.get("share"),
         sentences=tuple(
-            (each["type"].removesuffix(FAIR_SHARE), each.get("message", ""))
+            _sentence(each, metadata)
             for each in conditions
             if str(each.get("type")).endswith(FAIR_SHARE)
         ),
         counts=_written(status) or _found(metadata["name"], counted),
         schedulers=_parts(status),
+    )
+
+
+def _sentence(condition: Object, metadata: Object) -> Sentence:
+    scheduler = condition["type"].removesuffix(FAIR_SHARE)
+    times = [
+        instant(each.get("time"))
+        for each in metadata.get("managedFields") or ()
+        if (each.get("manager"), each.get("subresource")) == (scheduler[:MANAGER_MAX], "status")
+    ]
+    return Sentence(
+        scheduler=scheduler, text=condition.get("message", ""), written=max(times, default=0.0)
     )
 
 

@@ -184,12 +184,13 @@ def block(queue: Figures, groups: Sequence[Group] | None, style: Style) -> list[
         pairs = [f"{_part_pair(name, part)} {name}" for name in queue_figures.named([queue])]
         line = f"{part.scheduler} has, of what it gives: {', '.join(pairs)}"
         made += ["", *wrapped(f"{line}; share {queue_figures.share(part)}", style, indent="")]
-    for scheduler, sentence in queue.sentences:
-        made += ["", *wrapped(f"{scheduler}: {sentence}", style, indent="")]
+    for each in queue.sentences:
+        when = f", {_age(each.written, style.now)} ago" if each.written else ""
+        made += ["", *wrapped(f"{each.scheduler}{when}: {each.text}", style, indent="")]
     if groups:
         made += ["", "Waiting:"]
-        for each in groups[:WAITING_MAX]:
-            line = f"{each.key} ({_age(each.created, style.now)}): {each.waits_because}"
+        for group in groups[:WAITING_MAX]:
+            line = f"{group.key} ({_age(group.created, style.now)}): {group.waits_because}"
             made += wrapped(line, style, indent=GAP)
         if len(groups) > WAITING_MAX:
             made.append(f"{GAP}and {len(groups) - WAITING_MAX} more")

@@ -330,3 +330,17 @@ def test_why_nobody_takes_a_group_is_told_with_what_to_set(
         "before its PodGroup is made, or start vscheduler with --claim-unowned-podgroups."
     ) in text
     assert "spec.schedulerName" not in text
+
+
+def test_why_tells_of_the_queue_what_the_jobs_own_scheduler_says(
+    run: Run, source: job_objects.Fake
+) -> None:
+    """Another one may be gone, and divides other things in any case."""
+    (queue,) = (each for each in source.found[Kind.QUEUE] if each["metadata"]["name"] == "lab")
+    queue.setdefault("status", {})["conditions"] = [
+        {"type": f"{name}/FairShare", "status": "True", "message": f"as {name} divides"}
+        for name in ("gone", "vscheduler")
+    ]
+    text = run("why", "train").stdout
+    assert "vscheduler says: as vscheduler divides." in text
+    assert "gone" not in text

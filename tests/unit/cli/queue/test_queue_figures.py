@@ -45,7 +45,7 @@ def test_a_queue_with_everything() -> None:
         guarantee={"cpu": 4},  # type: ignore[dict-item]  # the same
         quota={"cpu": 8},  # type: ignore[dict-item]  # the same
         share=0.96,
-        sentences=(("vscheduler", queue_objects.WHY),),
+        sentences=(queue_figures.Sentence(scheduler="vscheduler", text=queue_objects.WHY),),
         counts=queue_figures.Counts(pending=1, inqueue=1, running=1),
     )
 
@@ -72,7 +72,15 @@ def test_only_conditions_of_fair_shares_are_told_by_scheduler() -> None:
         {"type": "batch/FairShare", "status": "True", "message": "a"},
     ]
     queue = queue_objects.a_queue("gold", status={"conditions": conditions})
-    assert queue_figures.figures(queue, None).sentences == (("batch", "a"), ("volcano", "b"))
+    queue["metadata"]["managedFields"] = [
+        {"manager": "batch", "subresource": "status", "time": "2026-01-01T12:00:00Z"},
+        {"manager": "volcano", "time": "2026-01-01T13:00:00Z"},
+    ]
+    noon = queue_figures.instant("2026-01-01T12:00:00Z")
+    assert queue_figures.figures(queue, None).sentences == (
+        queue_figures.Sentence(scheduler="batch", text="a", written=noon),
+        queue_figures.Sentence(scheduler="volcano", text="b"),
+    )
 
 
 @pytest.mark.parametrize(

@@ -258,3 +258,19 @@ def test_a_share_names_its_resource(
     """The one with the largest quotient, if that is the share."""
     status = {"allocated": allocated, "deserved": deserved, "share": share}
     assert queue_tables.share(of("lab", status=status)) == shown_as
+
+
+def test_a_sentence_tells_how_old_it_is() -> None:
+    """A scheduler that is gone leaves its last one."""
+    conditions = [
+        {"type": "gone/FairShare", "status": "True", "message": "9 of 9 usable CPU"},
+        {"type": "vscheduler/FairShare", "status": "True", "message": "6 of 9 usable CPU"},
+    ]
+    queue = queue_objects.a_queue("gold", status={"conditions": conditions})
+    queue["metadata"]["managedFields"] = [
+        {"manager": "gone", "subresource": "status", "time": "2020-01-01T12:00:00Z"}
+    ]
+    shown = text(queue_tables.block(queue_figures.figures(queue, {}), [], FILE))
+    age = queue_figures.age(queue_objects.NOW - queue_figures.instant("2020-01-01T12:00:00Z"))
+    assert f"\ngone, {age} ago: 9 of 9 usable CPU\n" in shown
+    assert "\nvscheduler: 6 of 9 usable CPU\n" in shown
