@@ -203,6 +203,8 @@ class CreatePods(msgspec.Struct, frozen=True, kw_only=True):
     """The pods that the job lacks, created."""
 
     pods: tuple[NewPods, ...]
+    owner: str = ""
+    """What creates the job's pods, if known."""
 
 
 class Mark(msgspec.Struct, frozen=True, kw_only=True):

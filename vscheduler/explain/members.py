@@ -20,7 +20,7 @@ def completed(found: search.Search, job: jobs.Job) -> Iterator[changes.Remedy]:
         candidates.append(changes.MarkPods(marks=marks))
     lacking = tuple(_lacking(job, found.trials.objects.members(job.id)))
     if lacking:
-        candidates.append(changes.CreatePods(pods=lacking))
+        candidates.append(changes.CreatePods(pods=lacking, owner=job.owner))
     for each in candidates:
         remedy = found.one(each)
         if remedy is not None:

@@ -169,7 +169,8 @@ def _of_its_objects(change: changes.Change) -> str:
     text = ""
     match change:
         case changes.CreatePods():
-            text = f"create {phrases.listed([_new(each) for each in change.pods])}"
+            who = f"let {change.owner} " if change.owner else ""
+            text = f"{who}create {phrases.listed([_new(each) for each in change.pods])}"
         case changes.MarkPods():
             text = phrases.listed(_marks(change))
         case changes.RemoveGates():

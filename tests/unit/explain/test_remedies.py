@@ -363,6 +363,18 @@ def test_each_change_that_the_reason_names_is_tried(
     assert [each for each in expected if each not in shown] == [], shown
 
 
+def test_an_owner_is_to_create_the_pods_that_are_missing() -> None:
+    """Not the user, who would make pods that nobody keeps."""
+    documents = pictures.documents(PICTURE)
+    _lose_a_pod(documents)
+    _object(documents, "PodGroup", "late")["metadata"]["ownerReferences"] = [
+        {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "u", "controller": True}
+    ]
+    found = explained(documents, "default/late")
+    shown = [wording.sentence(each) for each in found.remedies]
+    assert shown == ["let job/train create 1 more pod", "lower minMember from 2 to 1"]
+
+
 def test_a_group_without_pods_is_explained_by_its_admission() -> None:
     """Its owner creates the pods once it is admitted, so this is what the trials look for."""
     documents = pictures.documents(
