@@ -296,3 +296,76 @@ def test_a_configured_time_is_how_long_room_is_kept() -> None:
     }
     (room, *_) = running.run(pictures.documents(IN_THE_WAY), tree).carried.replacement_reservations
     assert room.until == pictures.NOW.timestamp() + 300
+
+
+PINNED = """
+    node n0 cpu=1   node n1 cpu=5 taint=t=x:NoSchedule
+    queue flexible   queue pinned   queue borrower
+    job flexible/f tolerate=t n0
+    job pinned/p -
+    job borrower/b0 tolerate=t n1   job borrower/b1 tolerate=t n1   job borrower/b2 tolerate=t n1
+    job borrower/b3 tolerate=t n1   job borrower/b4 tolerate=t age=9 n1
+    """
+
+
+def test_who_is_in_the_way_moves_to_where_a_third_queue_has_too_much() -> None:
+    """One, one and four are fair. The pod on the only node of a queue takes the place of the third
+    queue's surplus, whichever pods come back first; then nothing moves any more.
+    """
+    life = lives.Life(pictures.documents(PINNED))
+    first = life.cycle(BUILT_IN)
+    assert losers(first) == {"flexible": 1, "borrower": 1}
+    assert {evict.task.name for evict in first.evicts if evict.moves} == {"f-0"}
+    assert {evict.beneficiary for evict in first.evicts} == {"default/p"}
+    results = [life.cycle(BUILT_IN) for _ in range(20)]
+    assert not any(result.evicts for result in results)
+    nodes = placed(life)
+    assert nodes["p-0"] == "n0"
+    assert [node for pod, node in nodes.items() if pod.startswith("f-")] == ["n1"]
+    assert sum(pod.startswith("b") for pod in nodes) == 4
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("node n1 cpu=5", "node n1 cpu=5 node n2 cpu=1 taint=t=x:NoSchedule"),
+        ("queue borrower", "queue borrower weight=9"),
+        ("queue borrower", "queue borrower reclaimable=false"),
+    ],
+    ids=["free room", "owes nothing", "keeps all"],
+)
+def test_nobody_goes_for_a_pod_that_moves_without_need_or_right(change: tuple[str, str]) -> None:
+    """It moves to free room first, and who owes nothing, or never gives back, stays."""
+    result = running.run(pictures.documents(PINNED.replace(*change)), BUILT_IN)
+    assert "borrower" not in losers(result)
+
+
+def test_of_those_who_go_for_several_pods_each_is_needed() -> None:
+    """Pods of one cpu and two move. Three that go for the second make room for both."""
+    picture = """
+        node n0 cpu=3   node n1 cpu=8 taint=t=x:NoSchedule
+        queue flexible   queue pinned   queue borrower
+        job flexible/f min=1 age=9 tolerate=t n0
+        job flexible/g min=1 age=99 cpu=2 tolerate=t n0
+        job pinned/p min=1 cpu=3 -
+        job borrower/small min=1 age=9 tolerate=t n1
+        job borrower/large min=1 age=99 cpu=3 tolerate=t n1
+        job borrower/last min=1 age=999 cpu=4 tolerate=t n1
+        """
+    result = running.run(pictures.documents(picture), BUILT_IN)
+    assert {evict.task.name for evict in result.evicts} == {"f-0", "g-0", "large-0"}
+
+
+def test_victims_for_who_moves_end_no_lower_than_who_gets_the_room() -> None:
+    """The third queue would end with four of five cpu, the one that lacks room with all of its one:
+    that the one in the way has less than both doesn't count.
+    """
+    picture = """
+        node n0 cpu=1   node n1 cpu=8 taint=t=x:NoSchedule
+        queue flexible weight=5   queue pinned   queue borrower weight=5
+        job flexible/f tolerate=t n0   job flexible/more preempts=Never tolerate=t -*2
+        job pinned/p -
+        job borrower/kept cpu=4 preemptable=false tolerate=t n1
+        job borrower/large cpu=4 tolerate=t n1
+        """
+    assert running.run(pictures.documents(picture), BUILT_IN).evicts == ()

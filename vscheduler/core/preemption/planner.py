@@ -9,15 +9,19 @@ the victim. If no plan works, nothing is evicted.
 import functools
 import math
 from collections.abc import Callable, Hashable, Mapping
+from enum import Enum
+
+from msgspec.structs import replace
 
 from vscheduler.core.api import contracts
-from vscheduler.core.model import durations, queues
+from vscheduler.core.model import durations, jobs, queues
 from vscheduler.core.placement import nominated_pods, unschedulable_classes
 from vscheduler.core.placement.gang_search import attempt
 from vscheduler.core.preemption import (
     cheapest_nodes,
     claim_bounds,
     entitled_groups,
+    exchange_search,
     least_loss_search,
     nominations,
     preemptors,
@@ -51,6 +55,14 @@ def arguments(action: str, whole_gangs: victims.WholeGangs) -> Mapping[str, cont
         ),
         f"{action}.minRuntime": contracts.Argument(str, "0s", parse=durations.seconds),
     }
+
+
+class Moving(Enum):
+    """Where pods of queues within their shares may go, the mildest first."""
+
+    NOT = "not"
+    TO_FREE = "to free resources"
+    BY_EXCHANGE = "to resources that evictions free, too"
 
 
 class Planner:
@@ -144,7 +156,8 @@ class Planner:
         """Whether one of several attempts finds a plan, the mildest first.
 
         Moving pods of queues within their shares is tried only if a search without moves has met
-        such pods, and whole gangs only if single pods don't suffice.
+        such pods, and evictions in favour of these only if they find no free resources. Whole gangs
+        go only if single pods don't suffice.
         """
         session = self.session
         gangs = (False,) if self._limits.whole_gangs is victims.WholeGangs.NEVER else (False, True)
@@ -154,18 +167,24 @@ class Planner:
         if attempt.could_help(session, preemptor.state):
             kinds.append(functools.partial(whole_gang_search.WholeGangSearch, known))
         kinds.append(functools.partial(least_loss_search.LeastLossSearch, known))
-        for moving in (False, True):
-            if moving is not (pods in self._only_moving):
+        candidates = functools.partial(self._pool, queue, scope)
+        for moving in Moving:
+            if (moving is Moving.NOT) is (pods in self._only_moving):
                 continue
+            might_move = False
             for whole, kind in ((whole, kind) for whole in gangs for kind in kinds):
-                pool = self._pool(queue, scope, whole=whole, moving=moving)
+                rules = self._rules(whole=whole)
+                relocation = self._relocation(preemptor, moving, candidates, rules)
+                pool = candidates(replace(rules, relocation=relocation))
                 tried = self._try(kind, preemptor, pool)
                 if tried is None:
                     return True
-                if tried.might_move:
-                    self._only_moving.add(pods)
+                might_move |= tried.might_move
                 if tried.has_minimum:
                     del kinds[1:]  # one more pod is all that is asked for
+            if not might_move:
+                return False
+            self._only_moving.add(pods)
         return False
 
     def _try(
@@ -192,30 +211,50 @@ class Planner:
         bounds = self._bounds.get(queue.name)
         if bounds is None:
             whole = self._limits.whole_gangs is not victims.WholeGangs.NEVER
-            pool = self._pool(queue, scope, whole=whole, moving=False)
+            pool = self._pool(queue, scope, self._rules(whole=whole))
             kept = self._kept
             bounds = claim_bounds.ClaimBounds(self.session, kept.columns, kept.entitled, pool)
             self._bounds[queue.name] = bounds
         return bounds.exclude(preemptor)
 
     def _pool(
-        self, queue: queues.Queue, scope: victims.Scope, *, whole: bool, moving: bool
+        self, queue: queues.Queue, scope: victims.Scope, rules: victims.EvictionRules
     ) -> victims.VictimCandidates:
-        """Return the candidates of one attempt: with whole gangs or without, moved or evicted."""
-        session = self.session
-        rules = victims.EvictionRules(
-            whole=whole,
-            always=self._limits.whole_gangs is victims.WholeGangs.ALWAYS,
-            relocation=relocations.Relocation(session) if moving else None,
-        )
+        """Return the candidates of one attempt."""
         return victims.VictimCandidates(
-            session,
+            self.session,
             hook=self.hook,
             claimant=queue,
             scope=scope,
             oldest=self._limits.oldest,
             rules=rules,
         )
+
+    def _rules(self, *, whole: bool) -> victims.EvictionRules:
+        """Return the rules of an attempt that moves nobody: with whole gangs or without."""
+        always = self._limits.whole_gangs is victims.WholeGangs.ALWAYS
+        return victims.EvictionRules(whole=whole, always=always, relocation=None)
+
+    def _relocation(
+        self,
+        preemptor: preemptors.Preemptor,
+        moving: Moving,
+        candidates: Callable[[victims.EvictionRules], victims.VictimCandidates],
+        rules: victims.EvictionRules,
+    ) -> relocations.Relocation | None:
+        """Return where pods may move, with victims by these rules if any are needed."""
+        if moving is Moving.NOT:
+            return None
+        if moving is Moving.TO_FREE:
+            return relocations.Relocation(self.session)
+
+        def on_behalf_of(claimant: jobs.Task) -> victims.VictimCandidates:
+            return candidates(replace(rules, on_behalf=claimant))
+
+        exchange = exchange_search.Exchange(
+            self.session, preemptor, on_behalf_of, self.action, self._kept_for_exchanges
+        )
+        return relocations.Relocation(self.session, exchange)
 
     def _carry_out(
         self,
@@ -253,6 +292,14 @@ class Planner:
     @functools.cached_property
     def _kept(self) -> cheapest_nodes.KeptBounds:
         """What searches on behalf of different jobs share."""
+        return self._read_columns()
+
+    @functools.cached_property
+    def _kept_for_exchanges(self) -> cheapest_nodes.KeptBounds:
+        """The same for searches within a search, which would see what that one only tries."""
+        return self._read_columns()
+
+    def _read_columns(self) -> cheapest_nodes.KeptBounds:
         session, known = (
             self.session,
             self.session.dispatch.tells_alike(self.hook, "alike_resources"),

@@ -1,17 +1,19 @@
 """Relocations: pods of a queue within its share are evicted only if a replacement fits elsewhere.
 
 A starving job may need nodes where a queue within its share has pods. Such pods are evicted if the
-same amount is free on other nodes, and a reservation holds these resources until the owner creates
-the replacement pod. Without a reservation, the queue would claim the old nodes back, and evictions
-would never end.
+same amount is free on other nodes, or can be reclaimed there from queues above their shares. A
+reservation holds these resources until the owner creates the replacement pod. Without a
+reservation, the queue would claim the old nodes back, and evictions would never end.
 """
 
 import dataclasses
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple, Protocol
 
 import msgspec
 
-from vscheduler.core.model import constraints, jobs, snapshot
+from vscheduler.core.model import constraints, decisions, jobs, resources, snapshot
 from vscheduler.core.session import interfaces, job_state, statement
 from vscheduler.core.session import session as working
 
@@ -49,39 +51,115 @@ def successor(task: jobs.Task) -> jobs.Task | None:
     )
 
 
+class Displacement(NamedTuple):
+    """A pod that would be moved in favour of a claimant."""
+
+    claimant: jobs.Task
+    claimed: resources.Vector
+    """What the claimant's job still requests, (R,)."""
+    replacement: jobs.Task
+
+
+class Exchange(Protocol):
+    """Makes room for replacements, by evictions on behalf of the claimant."""
+
+    def place(
+        self, trial: statement.Statement, displacement: Displacement, until: float
+    ) -> Sequence[Sequence[decisions.Evict]] | None:
+        """Reserve resources for the replacement where evictions cost least, and return these, in
+        groups that only go together; None, with nothing changed, if evictions make no room.
+        """
+
+
 class Relocation:
     """Finds new places for pods of queues within their shares, for one plan."""
 
-    def __init__(self, session: working.Session) -> None:
-        self._session = session
+    def __init__(self, session: working.Session, exchange: Exchange | None = None) -> None:
+        """Without an exchange, pods only move to free resources."""
+        self._session, self._exchange = session, exchange
         self._waiting: dict[str, list[jobs.Task]] = {}
         """By queue, waiting pods that could start alone."""
+        self._claimants: dict[jobs.TaskId, jobs.Task] = {}
+        """For whom each pod would be moved."""
+        self._failed: set[jobs.PodClass] = set()
+        """Pods for whose replacements evictions make no room."""
 
-    def is_possible(self, tasks: Sequence[jobs.Task]) -> bool:
+    @property
+    def exchanges(self) -> bool:
+        """Whether pods may be evicted in favour of those that move."""
+        return self._exchange is not None
+
+    def is_possible(
+        self, claimant: jobs.Task, claimed: resources.Vector, tasks: Sequence[jobs.Task]
+    ) -> bool:
         """Whether each pod's replacement seems to fit elsewhere, or a waiting pod of the queue with
-        at least the same request does.
+        at least the same request does. `claimed` (R,) is what the claimant's job still requests.
         """
-        return all(map(self._fits_elsewhere, tasks))
+        self._claimants.update((task.uid, claimant) for task in tasks)
+        return all(self._fits_elsewhere(task) or self._fits_by(task, claimed) for task in tasks)
 
     def find(self, trial: statement.Statement, tasks: Sequence[jobs.Task], until: float) -> bool:
         """Reserve resources for each pod's replacement, or place a waiting pod of the queue.
 
-        Return False if neither is possible for some pod.
+        Return False if neither is possible for some pod. Pods are evicted for a replacement if all
+        else fails, and only those without whom not every replacement fits.
         """
+        checkpoint = trial.checkpoint()
+        nothing = self._session.space.zeros()
+        needed: list[Sequence[decisions.Evict]] = []
         for task in tasks:
-            replacement = successor(task)
-            choice = None if replacement is None else self._choose(replacement)
-            if replacement is not None and choice is not None:
-                node = self._session.layout.names[choice.row]
-                queue = self._session.job_state_of(task).job.queue
-                trial.keep(
-                    snapshot.ReplacementReservation(
-                        task=replacement, queue=queue, node=node, until=until
-                    )
-                )
-            elif not self._start_another(trial, task):
-                return False
+            if not self._place(trial, task, until):
+                groups = self._make_room(trial, task, nothing, until)
+                if groups is None:
+                    return False
+                needed += groups
+        for group in reversed(needed if len(needed) > 1 else ()):
+            without = [each for each in needed if each is not group]
+            if self._suffice(trial, checkpoint, without, tasks, until):
+                needed = without
+        return len(needed) < 2 or self._suffice(trial, checkpoint, needed, tasks, until)
+
+    def _suffice(
+        self,
+        trial: statement.Statement,
+        checkpoint: int,
+        groups: Sequence[Sequence[decisions.Evict]],
+        tasks: Sequence[jobs.Task],
+        until: float,
+    ) -> bool:
+        """Whether all pods find a place with these evictions, since the checkpoint."""
+        trial.rollback(checkpoint)
+        for evict in itertools.chain.from_iterable(groups):
+            trial.evict(evict)
+        return all(self._place(trial, task, until) for task in tasks)
+
+    def _place(self, trial: statement.Statement, task: jobs.Task, until: float) -> bool:
+        """Reserve free resources for the pod's replacement, or place a waiting pod of the queue."""
+        replacement = successor(task)
+        choice = None if replacement is None else self._choose(replacement)
+        if replacement is None or choice is None:
+            return self._start_another(trial, task)
+        trial.keep(reservation(self._session, replacement, choice.row, until))
         return True
+
+    def _make_room(
+        self, trial: statement.Statement, task: jobs.Task, claimed: resources.Vector, until: float
+    ) -> Sequence[Sequence[decisions.Evict]] | None:
+        replacement = successor(task)
+        if self._exchange is None or replacement is None:
+            return None
+        displacement = Displacement(self._claimants[task.uid], claimed, replacement)
+        return self._exchange.place(trial, displacement, until)
+
+    def _fits_by(self, task: jobs.Task, claimed: resources.Vector) -> bool:
+        """Whether evictions could make room for the pod's replacement."""
+        if task.pod_class in self._failed:
+            return False
+        with self._session.statement() as trial:
+            if self._make_room(trial, task, claimed, self._session.snapshot.now) is not None:
+                return True
+        self._failed.add(task.pod_class)
+        return False
 
     def _choose(self, task: jobs.Task) -> interfaces.Choice | None:
         self._session.spend("moves", RESERVATION_COST)
@@ -130,6 +208,16 @@ def _starts_singly(state: job_state.JobState) -> bool:
     """Whether each pod of the gang could start alone."""
     admitted = state.phase is not jobs.Phase.PENDING
     return admitted and (state.has_minimum or state.job.min_member <= 1) and not state.sub_groups
+
+
+def reservation(
+    session: working.Session, replacement: jobs.Task, row: int, until: float
+) -> snapshot.ReplacementReservation:
+    """Return the reservation of this node for a replacement, until this instant."""
+    queue = session.job_state_of(replacement).job.queue
+    return snapshot.ReplacementReservation(
+        task=replacement, queue=queue, node=session.layout.names[row], until=until
+    )
 
 
 def awaited_replacements(session: working.Session) -> list[snapshot.ReplacementReservation]:

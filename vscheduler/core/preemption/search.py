@@ -240,9 +240,12 @@ class VictimSearch:
         choice = self._session.placement.choose(task)
         if choice is None:
             return False
-        self._trial.pipeline(task, choice.row)
-        self.placed[task.uid] = (task, choice.row)
+        self._assign(task, choice.row)
         return True
+
+    def _assign(self, task: jobs.Task, row: int) -> None:
+        self._trial.pipeline(task, row)
+        self.placed[task.uid] = (task, row)
 
     def _may_claim(self, task: jobs.Task) -> bool:
         """Whether the queue may reclaim resources for this task."""
@@ -452,8 +455,7 @@ class VictimSearch:
         for unit in candidate_node.units:
             self._evict(unit)
             self._remember(unit)
-        self._trial.pipeline(task, row)
-        self.placed[task.uid] = (task, row)
+        self._assign(task, row)
         leaving = [each for unit in candidate_node.units if unit.whole for each in unit.tasks]
         if leaving and self._depends_on_others(task):
             self._candidates.clear()

@@ -175,9 +175,10 @@ class SimilarVictims:
         asked, pool = self._session.dispatch, self._pool
         if not self._asks:
             return 0.0
+        claimant = pool.claimant_of(self._task)
         self._session.spend("similar", ASK_COST)
         entitled = (
-            asked.may_be_entitled(pool.hook, self._task, each, "alike_victims") for each in tasks
+            asked.may_be_entitled(pool.hook, claimant, each, "alike_victims") for each in tasks
         )
         if not any(entitled):
             return None

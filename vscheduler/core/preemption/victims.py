@@ -81,6 +81,8 @@ class EvictionRules(msgspec.Struct, frozen=True, kw_only=True):
     than the claimant's queue has."""
     relocation: relocations.Relocation | None
     """Where pods of queues within their shares may move; None if such pods stay."""
+    on_behalf: jobs.Task | None = None
+    """The claimant, whichever task is placed; None: each task claims for itself."""
 
 
 class VictimGroup(NamedTuple):
@@ -212,12 +214,17 @@ class VictimCandidates:
         """Pods that started after this instant are left alone."""
         self.rules = rules
         self.left_movable = False
-        """Whether a group was skipped only because moving pods isn't allowed in this attempt."""
+        """Whether a group was skipped only because its pods may not be moved in this attempt, or
+        not where that takes further evictions."""
         self._claimed = session.space.zeros()
         """What the claimant's job still requests, (R,)."""
         self._ranks: dict[str, Rank] = {}
         self._overshoots: dict[jobs.JobId, float] = {}
         """Overshoots of whole gangs, for the current task."""
+
+    def claimant_of(self, task: jobs.Task) -> jobs.Task:
+        """Return on whose behalf pods are evicted if this task is placed."""
+        return self.rules.on_behalf or task
 
     def evictable_on(self, row: int) -> list[jobs.Task]:
         """Return the candidates on the node."""
@@ -290,6 +297,7 @@ class VictimCandidates:
 
     def legal(self, claimant: jobs.Task, unit: VictimGroup) -> VictimGroup | None:
         """Return the group in its present state, or None if a rule forbids the eviction."""
+        claimant = self.claimant_of(claimant)
         current = whole(unit.state) if unit.whole else surplus_pod(unit.state, unit.tasks[0])
         if current is None or not all(map(self._is_candidate, current.tasks)):
             return None
@@ -327,7 +335,8 @@ class VictimCandidates:
             if self.rules.relocation is None:
                 self.left_movable = True
                 return None
-            possible = self.rules.relocation.is_possible(unit.tasks)
+            possible = self.rules.relocation.is_possible(claimant, self._claimed, unit.tasks)
+            self.left_movable |= not possible
             return unit.judged(rank, moves=True) if possible else None
         if not after.fair and not (self.rules.always and unit.whole):
             return None
@@ -339,7 +348,7 @@ class VictimCandidates:
         if self.hook != "reclaimable":
             return None
         after: decisions.ShareAfter | None = self._session.dispatch.first(
-            "share_after", None, claimant, self._claimed, tasks
+            "share_after", None, self.claimant_of(claimant), self._claimed, tasks
         )
         return after
 
@@ -349,7 +358,8 @@ class VictimCandidates:
         """Return the shares after an eviction of pods like these; None if they can't be known."""
         if self.hook != "reclaimable":
             return None
-        return self._session.dispatch.share_of_similar(claimant, self._claimed, tasks)
+        on_behalf = self.claimant_of(claimant)
+        return self._session.dispatch.share_of_similar(on_behalf, self._claimed, tasks)
 
     def _is_candidate(self, task: jobs.Task) -> bool:
         state = self._session.job_state_of(task)

@@ -16,13 +16,16 @@ TREE: dict[str, Any] = {
 
 
 def test_mild_plans_are_tried_before_pods_are_moved(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whole gangs as well, although the first attempt has met pods that could be moved."""
+    """Whole gangs as well, although the first attempt has met pods that could be moved; last come
+    evictions in favour of those that move.
+    """
     tried = []
 
     class Fruitless(search.VictimSearch):
         def succeeds(self) -> bool:
             rules = self._pool.rules
-            tried.append((rules.relocation is not None, rules.whole))
+            moving = rules.relocation and (2 if rules.relocation.exchanges else 1)
+            tried.append((moving or 0, rules.whole))
             return False
 
         @property
@@ -37,4 +40,4 @@ def test_mild_plans_are_tried_before_pods_are_moved(monkeypatch: pytest.MonkeyPa
     subject = planner.Planner(session, reclaim.Reclaim(whole), "reclaimable")
     preemptor = preemptors.Preemptor(session.dispatch, state)
     assert not subject.plan(session.queues["q"], preemptor, victims.Scope(queues=frozenset()))
-    assert tried == [(False, False), (False, True), (True, False), (True, True)]
+    assert tried == [(0, False), (0, True), (1, False), (1, True), (2, False), (2, True)]
