@@ -5,6 +5,7 @@ Everything happens in a statement that is undone unless the planner commits it.
 
 import bisect
 import functools
+import itertools
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Sequence
 
@@ -34,6 +35,9 @@ NODES_PER_UNIT = 40
 
 NODE_COST = 450
 """Approximate microseconds for one node searched for victims."""
+
+LIMIT_COST = 30
+"""Approximate microseconds for one group that may be evicted for a limit of the queue."""
 
 
 class VictimSearch:
@@ -304,12 +308,21 @@ class VictimSearch:
     def _place_with_victims(self, task: jobs.Task, alike: Hashable) -> bool:
         """Place the task where evictions cost least. Return False if no node is suitable.
 
+        Victims are on the node of the task, unless it is a limit of the queue that is short.
+        """
+        if self._is_allowed(task) and self._place(task):
+            return True
+        if self._place_where_cheapest(task, alike):
+            return True
+        return not self._is_allowed(task) and self._place_within_limits(task, alike)
+
+    def _place_where_cheapest(self, task: jobs.Task, alike: Hashable) -> bool:
+        """Place the task where evictions on its node cost least.
+
         Evictions only raise the costs of other nodes, so a stored cost is a lower bound and only
         the cheapest node is computed again. Whole gangs are the exception: `_vacated` lists the
         rows of further nodes on which they free resources.
         """
-        if self._is_allowed(task) and self._place(task):
-            return True
         stored = self._candidates.get(alike)
         if stored is None:
             stored = cheapest_nodes.CheapestNodes(self._session, self._kept, self._pool, task)
@@ -327,6 +340,60 @@ class VictimSearch:
                 self._accept(task, bound.row, candidate_node)
                 return True
         return False
+
+    def _place_within_limits(self, task: jobs.Task, alike: Hashable) -> bool:
+        """Place the task after evictions on any nodes that the limits of its queue call for."""
+        checkpoint, before = self._trial.checkpoint(), dict(self._chosen)
+        freed = self._freed_whole.copy()
+        evictable = self._candidates[alike].evictable()
+        rows = np.unique(self._kept.columns.pods.rows[evictable]).tolist()
+        units = [unit for row in rows for unit in self._pool.units(task, row)]
+        self._session.spend("limits", LIMIT_COST * len(units))
+        gone = self._evict_for_limits(task, sorted(units, key=self._pool.preference))
+        if gone and self._is_allowed(task):
+            self._version += 1
+            self._note_vacated(task, gone)
+            if self._place(task) or self._place_where_cheapest(task, alike):
+                return True
+        self._trial.rollback(checkpoint)
+        self._chosen, self._freed_whole = before, freed
+        return False
+
+    def _evict_for_limits(
+        self, task: jobs.Task, units: Sequence[victims.VictimGroup]
+    ) -> Sequence[victims.VictimGroup]:
+        """Evict these groups in turn, as far as they help, until limits admit the task."""
+        excess, gone = self._excess(task), list[victims.VictimGroup]()
+        useless: set[jobs.PodClass] = set()
+        for unit in units:
+            pod_class = unit.tasks[0].pod_class
+            if not excess or (not unit.whole and pod_class in useless):
+                continue
+            current = self._pool.legal(task, unit)
+            if current is None or current.moves or not self._is_proportionate(current):
+                continue
+            checkpoint = self._trial.checkpoint()
+            self._evict(current)
+            left = self._excess(task)
+            if left < excess and self._plans_hold(current.tasks):
+                self._remember(current)
+                excess = left
+                gone.append(current)
+                continue
+            self._trial.rollback(checkpoint)
+            if left >= excess and not unit.whole:
+                useless.add(pod_class)
+        return gone
+
+    def _excess(self, task: jobs.Task) -> float:
+        """Return how much the task would exceed limits of its queue, all resources together."""
+        columns, request = self._session.space.columns, self._session.counted(task).tolist()
+        answers = self._session.dispatch.every("queue_limits", self._pool.claimant, task)
+        excess = 0.0
+        for limit in itertools.chain.from_iterable(each or () for each in answers):
+            if limit.nodes is None and (amount := request[columns.get(limit.resource, 0)]):
+                excess += max(0.0, amount - limit.room)
+        return excess
 
     def _candidate_on(self, task: jobs.Task, row: int) -> victims.NodeCandidate | None:
         """Return the victims needed to start the task on this node, or None; nothing is changed."""
@@ -456,7 +523,13 @@ class VictimSearch:
             self._evict(unit)
             self._remember(unit)
         self._assign(task, row)
-        leaving = [each for unit in candidate_node.units if unit.whole for each in unit.tasks]
+        self._note_vacated(task, candidate_node.units, row)
+
+    def _note_vacated(
+        self, task: jobs.Task, units: Sequence[victims.VictimGroup], row: int | None = None
+    ) -> None:
+        """Let other nodes be looked at again on which whole gangs have been evicted."""
+        leaving = [each for unit in units if unit.whole for each in unit.tasks]
         if leaving and self._depends_on_others(task):
             self._candidates.clear()
         vacated = {self._session.layout.rows[each.node or ""] for each in leaving} - {row}
