@@ -58,6 +58,7 @@ def snapshot_of(
     *,
     claim_unowned: bool = False,
     node_selector: tuple[tuple[str, str], ...] = (),
+    now: float = pictures.NOW.timestamp(),
 ) -> snapshot.Snapshot:
     """The snapshot that a mirror takes after it was shown these manifests in this order.
 
@@ -74,7 +75,7 @@ def snapshot_of(
         assert kind is not None, document["kind"]
         mirror.apply(events.decode(kind, msgspec.json.encode(document)))
     assert not mirror.rejections
-    return mirror.snapshot(pictures.NOW.timestamp(), carried)
+    return mirror.snapshot(now, carried)
 
 
 def run(
@@ -104,7 +105,7 @@ def run_at(
     carried: snapshot.Carried = snapshot.FRESH,
 ) -> decisions.CycleResult:
     """One cycle on these manifests at another instant than that of pictures."""
-    return decide(msgspec.structs.replace(snapshot_of(documents, carried), now=now), tree)
+    return decide(snapshot_of(documents, carried, now=now), tree)
 
 
 def decide(

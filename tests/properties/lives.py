@@ -31,7 +31,7 @@ class Life:
         evicted = {evict.task.key for evict in result.evicts}
         for document in self.documents:
             if document["kind"] == "Pod" and _key(document) in evicted:
-                document["metadata"]["deletionTimestamp"] = "2026-01-01T11:30:00Z"
+                document["metadata"]["deletionTimestamp"] = "2026-01-01T12:00:00Z"
         return result
 
     def add(self, documents: Sequence[running.Document]) -> None:

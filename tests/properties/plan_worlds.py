@@ -136,7 +136,7 @@ class World:
         for pod in self._pods():
             uid = pod["metadata"]["uid"]
             if uid in gone:
-                pod["metadata"]["deletionTimestamp"] = "2026-01-01T11:30:00Z"
+                pod["metadata"]["deletionTimestamp"] = "2026-01-01T12:00:00Z"
                 self._going[uid] = self._chance.randint(1, GOING_MAX)
             named = result.carried.nominations.get(uid)
             if named and not pod["spec"].get("nodeName"):

@@ -135,3 +135,58 @@ def test_a_pod_that_is_near_itself_waits_for_its_predecessor_on_a_lost_node() ->
     )
     gone = first(picture.replace("~a1", "-@9"))
     assert [(each.task.name, each.node) for each in gone.binds] == [("new-0", "b1")]
+
+
+NEVER_GONE = """
+    node n1 cpu=4   node n2 cpu=4
+    queue q
+    job q/gone min=0 port=80 ~n1@4
+    job q/gang min=2 cpu=4 age=9 nominated=n1 - -
+    job q/small min=1 cpu=4 age=1 -
+    """
+
+
+@pytest.mark.parametrize("kept", [True, False], ids=["nominated", "new"])
+def test_nobody_waits_for_a_pod_that_should_be_gone_for_five_minutes(*, kept: bool) -> None:
+    """Its kubelet may be gone for ever. Until then a gang keeps what is free beside it, and a cycle
+    is due when the time is up; then the pod counts as one that stays.
+    """
+    picture = NEVER_GONE if kept else NEVER_GONE.replace(" nominated=n1", "")
+    documents, now = pictures.documents(picture), pictures.NOW.timestamp()
+    nominations = {jobs.TaskId("gang-00000"): "n1", jobs.TaskId("gang-00001"): "n2"}
+    carried = snapshot.Carried(nominations=nominations if kept else {})
+    result = running.run_at(documents, TREE, now + 299, carried)
+    assert not result.binds
+    assert sorted(held.node for held in result.pipelined) == ["n1", "n2"]
+    assert result.wake_at == now + 300
+    result = running.run_at(documents, TREE, now + 300, result.carried)
+    assert [(each.task.name, each.node) for each in result.binds] == [("small-0", "n2")]
+    assert not result.pipelined
+    assert not result.carried.nominations
+    assert result.wake_at is None
+
+
+def test_a_pod_that_goes_after_all_frees_its_node_at_once() -> None:
+    """However late it is."""
+    late = [
+        each
+        for each in pictures.documents(NEVER_GONE)
+        if each["metadata"]["name"] not in ("gone-0", "small-0")
+    ]
+    result = running.run_at(late, TREE, pictures.NOW.timestamp() + 900, snapshot.FRESH)
+    assert sorted(each.node for each in result.binds) == ["n1", "n2"]
+
+
+def test_a_host_port_of_a_pod_that_never_goes_is_taken() -> None:
+    """As its resources are."""
+    picture = """
+        node n1 cpu=4
+        queue q
+        job q/gone min=0 port=80 ~n1   job q/next port=80 -
+        """
+    documents, now = pictures.documents(picture), pictures.NOW.timestamp()
+    counts = [
+        len(running.run_at(documents, TREE, now + seconds, snapshot.FRESH).pipelined)
+        for seconds in (0, 300)
+    ]
+    assert counts == [1, 0]

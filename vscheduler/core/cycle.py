@@ -118,6 +118,8 @@ def _run(
     opened = open_session(taken, configured, guarded=guarded, budget=budget, small=small)
     if any(fault.hook in DECIDING_ON_VICTIMS for fault in faults):
         opened.dispatch.evictions_off = True
+    if taken.next_overdue is not None:
+        opened.wake(taken.next_overdue)
     nominations.keep(opened)
     relocations.resume(opened)
     for setting in configured.actions:

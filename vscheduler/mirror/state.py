@@ -218,6 +218,7 @@ class Mirror:
         space = self._resource_names.space(backed, awaited)
         return snapshots.Snapshot(
             now=now,
+            next_overdue=self._columns.expire(now),
             space=space,
             nodes=self._columns.table(space),
             queues=self._named.queues,
@@ -391,7 +392,7 @@ class Mirror:
             self._nominated.note(old.uid, None)
         after = self._as_seen(new)
         change = entries.change(before, after)
-        if change is not entries.Change.NONE:
+        if change is not entries.Change.NONE or (after is not None and after.leaves):
             self._move_pod(before, after)
         return change
 

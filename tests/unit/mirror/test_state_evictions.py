@@ -1,3 +1,4 @@
+import datetime as dt
 from typing import Any
 
 import pytest
@@ -6,6 +7,7 @@ from tests.unit.mirror import manifests
 from vscheduler.core.model import jobs
 from vscheduler.mirror import state
 from vscheduler.mirror.decode import events
+from vscheduler.mirror.index import node_usage
 
 P = jobs.TaskId("p")
 GOING = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
@@ -86,3 +88,30 @@ def test_a_pod_that_ended_by_itself_is_not_going(phase: str) -> None:
     seen.apply(manifests.event_of(manifests.pod("p", group="g", node="n1", phase=phase)))
     assert releasing(seen) == 0
     assert not seen.forget_eviction(P)
+
+
+def test_an_eviction_counts_as_a_release_for_five_minutes_after_the_grace_period() -> None:
+    """The grace period isn't known before the watch shows it; then the snapshot says when the pod
+    is overdue, and counts it as one that stays from then on, until it is gone.
+    """
+    seen = running()
+    assert seen.snapshot(10.0).next_overdue is None
+    assert seen.evicting(P, 10.0)
+    assert seen.snapshot(10.0).next_overdue == 310.0
+    ends = dt.datetime.fromisoformat(GOING["deletionTimestamp"]).timestamp()
+    seen.apply(manifests.event_of(manifests.pod("p", group="g", node="n1", metadata=GOING)))
+    overdue = ends + node_usage.OVERDUE_SECONDS
+    for now, free, due in (
+        (ends, 1000, overdue),
+        (overdue - 1, 1000, overdue),
+        (overdue, 0, None),
+        (overdue - 1, 1000, overdue),
+    ):
+        found = seen.snapshot(now)
+        assert found.next_overdue == due
+        assert int(found.nodes.releasing[0, found.space.columns["cpu"]]) == free
+        assert int(found.nodes.used[0, found.space.columns["cpu"]]) == 1000
+    seen.snapshot(overdue)
+    seen.apply(manifests.removal_of(manifests.pod("p", group="g", node="n1", metadata=GOING)))
+    found = seen.snapshot(overdue)
+    assert not found.nodes.used.any()

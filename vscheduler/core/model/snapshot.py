@@ -356,6 +356,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Claims, volumes and their use; NO_STORAGE unless a pod uses volumes that matter."""
     devices: devices.Devices = devices.NO_DEVICES
     """Devices and the claims for them; NO_DEVICES unless a pod has resource claims."""
+    next_overdue: float | None = None
+    """When the resources of the next terminating pod no longer count as being released."""
     extended_resources: Mapping[str, str] = msgspec.field(default_factory=dict)
     """DeviceClasses by the extended resource of containers that stands for their devices."""
     carried: Carried = FRESH

@@ -285,6 +285,8 @@ def change(before: Value | None, after: Value | None) -> Change:
         return Change.NONE
     match before, after:
         case pods.Pod(), pods.Pod():
+            if before.leaves and replace(before, gone_by=after.gone_by) == after:
+                return Change.NONE  # it matters at that instant only
             is_step = _starts(before, after)
         case translation.Group(), translation.Group():
             as_after = replace(before.job, state=after.job.state)

@@ -21,9 +21,16 @@ REQUESTED_ONLY_MAX = 64
 first by name.
 """
 
+OVERDUE_SECONDS = 300.0
+"""How long after its grace period the resources of a terminating pod count as being released. A pod
+that is still there then may never go: its kubelet may be gone."""
+
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
-    """Resources held by the pods of a node. `used` includes `releasing`."""
+    """Resources held by the pods of a node. `used` includes `releasing`.
+
+    Pods that should have gone long ago count as pods that stay, but not as ours.
+    """
 
     used: resources.ResourceMap
     releasing: resources.ResourceMap
@@ -34,10 +41,13 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
     leaving_ports: tuple[constraints.HostPort, ...]
 
 
-def usage(held: Iterable[pods.Pod], groups: Container[object]) -> Usage:
+def usage(
+    held: Iterable[pods.Pod], groups: Container[object], overdue: Container[jobs.TaskId] = ()
+) -> Usage:
     """Sum up the resources of pods on a node.
 
-    Every pod in `held` must hold room; `groups` are the existing PodGroups.
+    Every pod in `held` must hold room; `groups` are the existing PodGroups, and `overdue` are the
+    terminating pods that should have gone long ago.
     """
     every: defaultdict[jobs.PodClass, int] = defaultdict(int)
     leaving: defaultdict[jobs.PodClass, int] = defaultdict(int)
@@ -45,11 +55,11 @@ def usage(held: Iterable[pods.Pod], groups: Container[object]) -> Usage:
     ports: list[constraints.HostPort] = []
     leaving_ports: list[constraints.HostPort] = []
     for pod in held:
-        leaves = pod.status is jobs.TaskStatus.RELEASING
+        leaves = pod.leaves and pod.uid not in overdue
         every[pod.pod_class] += 1
         if leaves:
             leaving[pod.pod_class] += 1
-        elif pod.task is not None and pod.group in groups:
+        elif not pod.leaves and pod.task is not None and pod.group in groups:
             ours[pod.pod_class] += 1
         if pod.pod_class.constraints.ports:
             taken = leaving_ports if leaves else ports
@@ -73,6 +83,10 @@ class NodeColumns:
         self._nodes: dict[str, translation.Node] = {}
         self._pods: dict[str, dict[jobs.TaskId, pods.Pod]] = {}
         """Pods that hold room, by node name, whether the node exists or not."""
+        self._leaving: dict[jobs.TaskId, tuple[float, str]] = {}
+        """Until when the resources of terminating pods count as being released, and their nodes."""
+        self._overdue: frozenset[jobs.TaskId] = frozenset()
+        """Those for which this instant has passed."""
         self._dirty: set[str] = set()
         self._respecified = False
         """Whether a NodeSpec came, went or changed: the layout must be rebuilt."""
@@ -109,9 +123,23 @@ class NodeColumns:
             if not held:
                 del self._pods[old.node]
             self._dirty.add(old.node)
+            self._leaving.pop(old.uid, None)
         if new is not None and new.node is not None and new.holds_resources:
             self._pods.setdefault(new.node, {})[new.uid] = new
+            if new.leaves and new.gone_by is not None:
+                self._leaving[new.uid] = (new.gone_by + OVERDUE_SECONDS, new.node)
             self._dirty.add(new.node)
+
+    def expire(self, now: float) -> float | None:
+        """Count on terminating pods no longer that should have gone long ago.
+
+        Return the next instant at which this changes anything, or None.
+        """
+        overdue = frozenset(uid for uid, (until, _) in self._leaving.items() if until <= now)
+        changed = overdue ^ self._overdue
+        self._dirty.update(self._leaving[uid][1] for uid in changed & self._leaving.keys())
+        self._overdue = overdue
+        return min((until for until, _ in self._leaving.values() if until > now), default=None)
 
     def reseat(self, members: Iterable[pods.Pod]) -> None:
         """Mark the nodes of these pods for recomputation, for the PodGroup of the pods came or
@@ -189,7 +217,7 @@ class NodeColumns:
         """Recompute a row from its node and pods."""
         self._work["rows"] += 1
         row = self._layout.rows[name]
-        found = usage(self._pods.get(name, {}).values(), self._groups)
+        found = usage(self._pods.get(name, {}).values(), self._groups, self._overdue)
         amounts = (self._nodes[name].allocatable, found.used, found.releasing, found.ours)
         for array, amount in zip(self._arrays, amounts, strict=True):
             array[row] = self._space.vector(amount)

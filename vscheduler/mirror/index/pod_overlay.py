@@ -45,7 +45,7 @@ class PodOverlay:
         if self.charged and (devices := self.charged.get(pod.uid)):
             pod = self._reader.charged(pod, devices)
         if pod.uid in self.evicting:
-            return pod.leaving()
+            return pod.leaving(self.evicting[pod.uid])
         assumption = self.assumed.get(pod.uid)
         if assumption is None:
             return pod.held_back() if pod.uid in self.held_back and pod.waits else pod

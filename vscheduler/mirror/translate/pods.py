@@ -77,6 +77,9 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
     """Only for pods of ours."""
     nominated: snapshot.Nominated | None = None
     """Only for pods of foreign schedulers with a nominated node."""
+    gone_by: float | None = None
+    """Only for pods that are being deleted: when their grace period is over, in seconds since the
+    epoch."""
 
     @property
     def holds_resources(self) -> bool:
@@ -117,11 +120,14 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
         task = replace(self.task, status=status, node=node)
         return replace(self, status=status, node=node, task=task)
 
-    def leaving(self) -> "Pod":
-        """Return the pod as Releasing, while its eviction is in flight."""
+    def leaving(self, since: float) -> "Pod":
+        """Return the pod as Releasing, while its eviction is in flight: its grace period is unknown
+        until the watch shows it.
+        """
         assert self.task is not None
         status = jobs.TaskStatus.RELEASING
-        return replace(self, status=status, task=replace(self.task, status=status))
+        task = replace(self.task, status=status)
+        return replace(self, status=status, task=task, gone_by=since)
 
     def held_back(self) -> "Pod":
         """Return a waiting pod as Gated, while no bind of it is tried."""
@@ -236,6 +242,7 @@ class Translator:
             rejection=rejection,
             origin=owner_references.of_pod(pod, named),
             answer=kubelet_refusals.answer_of(pod, answered),
+            gone_by=_gone_by(pod),
         )
 
     def _foreign(
@@ -265,6 +272,7 @@ class Translator:
             volumes=pod_volumes.of_pod(pod),
             rejection=rejection,
             nominated=kubelet_refusals.nomination_of(pod, key, pod_class, status, labels),
+            gone_by=_gone_by(pod),
         )
 
     def _with_claims(
@@ -311,6 +319,12 @@ def _status(pod: wire.Pod) -> jobs.TaskStatus:
         waits = pod.status.phase in ("", "Pending")
         return jobs.TaskStatus.BOUND if waits else jobs.TaskStatus.RUNNING
     return jobs.TaskStatus.GATED if pod.spec.scheduling_gates else jobs.TaskStatus.PENDING
+
+
+def _gone_by(pod: wire.Pod) -> float | None:
+    """Return when the pod's grace period is over: its deletionTimestamp includes that period."""
+    deleted = pod.metadata.deletion_timestamp
+    return None if deleted is None else deleted.timestamp()
 
 
 def _group(metadata: wire.Metadata) -> str | None:
