@@ -179,3 +179,40 @@ def test_nothing_is_evicted_for_preemption_policy_never() -> None:
     assert reason is not None
     assert sentence(reason).endswith("; no pod is evicted for it, as its preemptionPolicy is Never")
     assert not result.evicts
+
+
+ELSEWHERE = """
+    node n1 cpu=4   node n2 cpu=4 label=pool=x
+    queue q
+    job q/runs min=1 cpu=4 n2
+    job q/stuck min=1 age=99 cpu=4 minresources=cpu:4 phase=Inqueue select=pool=x -
+    job q/next min=1 cpu=2 minresources=cpu:2 phase=Pending -
+    """
+
+
+@pytest.mark.parametrize("actions", ["enqueue, allocate", "enqueue, allocate, preempt, reclaim"])
+def test_what_was_promised_to_a_group_that_needs_other_nodes_gives_way(actions: str) -> None:
+    """A node is empty that the group of the same priority can't use: who fits there starts."""
+    (result,) = cycles(ELSEWHERE, actions=actions)
+    assert phases(result)["next"] == "Inqueue"
+    assert [bind.task.name for bind in result.binds] == ["next-0"]
+    assert reasons(result)["stuck"] is not CLUSTER_FULL
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("select=pool=x", ""),
+        ("n1 cpu=4", "n1 cpu=4 job q/more min=1 cpu=3 n1"),
+        ("phase=Pending -", "phase=Pending"),
+        ("next min=1", "next min=3"),
+    ],
+    ids=["the same nodes", "no room", "no pods", "too few pods"],
+)
+def test_a_promise_stays_unless_another_group_could_start_elsewhere(
+    change: tuple[str, str],
+) -> None:
+    """Otherwise small groups would take, one after the other, what a large one waits for."""
+    picture = ELSEWHERE.replace("min=1 age=99 cpu=4", "min=2 age=99 cpu=4").replace(*change)
+    (result,) = cycles(picture)
+    assert phases(result)["next"] == "Pending"

@@ -1,14 +1,15 @@
 """Relief: whether what refuses a group's admission could be released for it.
 
 A limit of admission counts what runs and what was promised. Promises to groups of lower priority
-give way, and to a group that may reclaim, those to other queues. What runs gives way to the
+give way, to a group that may reclaim, those to other queues, and to a group that could start now,
+those to groups that can't use the nodes where it would. What runs gives way to the
 configured actions: `preempt` takes from the queue's jobs, `reclaim` from other queues. Which pods
 may go is asked of the same plugins as in these actions, with amounts added up for jobs that are
 alike, so that thousands of waiting groups cost few questions. The answer is about amounts only: on
 which nodes pods could go, the actions find out once the group is admitted.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
@@ -31,6 +32,7 @@ ASKED_MAX = 2000
 """So many questions are asked in a cycle about jobs of the claimant's own priority."""
 
 Amounts = NDArray[np.float64]
+Flags = NDArray[np.bool_]
 
 PREEMPT, RECLAIM = "preempt", "reclaim"
 
@@ -129,16 +131,27 @@ class Promises:
         self._columns, self._size = session.space.columns, session.space.size
         self._rows: dict[tuple[str, int], list[float]] = {}
         self._known: dict[object, float] = {}
+        self._session = session
+        self._by_pods: dict[tuple[str, int, Sequence[jobs.PodClass]], list[float]] = {}
+        """The same for groups of equal pods that wait; without the groups that have none."""
+        self._pods: dict[jobs.PodClass, jobs.Task] = {}
+        """One of the pods of each class."""
         for state in session.promised_jobs:
             if inqueue_resources.holds(state):
                 self.add(state)
 
     def add(self, state: job_state.JobState) -> None:
         """Count the promise to a group."""
-        row = self._rows.setdefault((state.job.queue, state.job.priority), [0.0] * self._size)
+        job, pods = state.job, {task.pod_class: task for task in _waiting(state)}
+        rows = [self._rows.setdefault((job.queue, job.priority), [0.0] * self._size)]
+        if pods:
+            self._pods.update(pods)
+            key = (job.queue, job.priority, tuple(pods))
+            rows.append(self._by_pods.setdefault(key, [0.0] * self._size))
         for name, amount in inqueue_resources.outstanding(state).items():
             if name in self._columns:
-                row[self._columns[name]] += amount
+                for row in rows:
+                    row[self._columns[name]] += amount
         self._known.clear()
 
     def giving_way(
@@ -153,9 +166,26 @@ class Promises:
             found = self._known[key] = sum(
                 row[column]
                 for (queue, priority), row in self._rows.items()
-                if queue in below and (priority < job.priority or (reclaims and queue != job.queue))
+                if queue in below and _gives_way(job, queue, priority, reclaims=reclaims)
             )
         return found
+
+    def elsewhere(
+        self, job: jobs.Job, below: frozenset[str], column: int, rows: Flags, *, reclaims: bool
+    ) -> float:
+        """Return how much of a resource was promised in these queues to further groups, none of
+        whose pods can use these nodes, (N,).
+        """
+        if len(self._by_pods) > GROUPS_MAX:
+            return 0.0
+        self._session.spend("relief", ASK_COST * len(self._by_pods))
+        placement = self._session.placement
+        return sum(
+            row[column]
+            for (queue, priority, pods), row in self._by_pods.items()
+            if queue in below and not _gives_way(job, queue, priority, reclaims=reclaims)
+            if not any((placement.reachable(self._pods[each]) & rows).any() for each in pods)
+        )
 
 
 class Relief:
@@ -220,8 +250,33 @@ class Relief:
         if excess.promised > 0:
             below, reclaims = self._queues_below(excess.queue), self._may_reclaim(state)
             given = self._promises.giving_way(state.job, below, column, reclaims=reclaims)
+            rows = None if given >= min(left, excess.promised) else self._free_rows(state)
+            if rows is not None:
+                given += self._promises.elsewhere(state.job, below, column, rows, reclaims=reclaims)
             left -= min(excess.promised, given)
         return left <= 0 or left <= self._evictable(state, excess.queue, column)
+
+    def _free_rows(self, state: job_state.JobState) -> Flags | None:
+        """Return the nodes (N,) where pods of the group fit now; None if not all that it needs do,
+        by amounts, or if it has no pods yet.
+        """
+        session, waiting = self._session, _waiting(state)
+        if len(waiting) < max(1, state.job.min_member - state.ready_tasks):
+            return None
+        free = np.maximum(session.cluster.allocatable - session.cluster.used, 0)
+        rows = np.zeros(session.layout.size, dtype=np.bool_)
+        counts = Counter(task.pod_class for task in waiting)
+        for task in {task.pod_class: task for task in waiting}.values():
+            request = session.request(task)
+            used = np.flatnonzero(request)
+            able = session.placement.reachable(task)
+            slots = np.where(
+                able, (free[:, used] // request[used]).min(axis=1, initial=len(waiting)), 0
+            )
+            if slots.sum() < min(counts[task.pod_class], max(1, state.job.min_member)):
+                return None
+            rows |= slots > 0
+        return rows
 
     def _evictable(self, state: job_state.JobState, queue: str, column: int) -> float:
         """Return how much of a resource evictions could release below the queue."""
@@ -315,7 +370,7 @@ class Relief:
     @staticmethod
     def _never_preempts(state: job_state.JobState) -> bool:
         """Whether all pods that wait have preemptionPolicy Never."""
-        waiting = [task for task in state.job.tasks if task.status is jobs.TaskStatus.PENDING]
+        waiting = _waiting(state)
         return bool(waiting) and all(task.never_preempts for task in waiting)
 
     @computed.once
@@ -338,6 +393,16 @@ class EvictableByAction(dict[str, Evictable]):
         hook = {PREEMPT: "preemptable", RECLAIM: "reclaimable"}[action]
         self[action] = Evictable(self._session, self._limits[action], hook)
         return self[action]
+
+
+def _gives_way(job: jobs.Job, queue: str, priority: int, *, reclaims: bool) -> bool:
+    """Whether a promise in this queue, to a group of this priority, gives way to the job."""
+    return priority < job.priority or (reclaims and queue != job.queue)
+
+
+def _waiting(state: job_state.JobState) -> Sequence[jobs.Task]:
+    """Return the pods of a group that wait for a node."""
+    return [task for task in state.job.tasks if task.status is jobs.TaskStatus.PENDING]
 
 
 def _claimant(state: job_state.JobState) -> jobs.Task:
