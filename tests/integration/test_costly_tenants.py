@@ -11,6 +11,7 @@ import pytest
 
 from tests import attacks
 from tests.integration import daemons
+from vscheduler.mirror.translate import bounds
 from vscheduler.sandbox import control_plane, free_ports
 
 NODES = 20
@@ -19,6 +20,7 @@ LIVEZ_SECONDS = 1.0
 MORE_SECONDS = 1.0
 """How much longer a gang may take at length than twice its quiet time."""
 ROUNDS = 3
+MOST = bounds.DEFAULT.max_pod_affinity_terms
 PATIENCE_SECONDS = 90.0
 """How long either may take at all: what was found was two minutes and more."""
 
@@ -112,6 +114,7 @@ def placed(documents: Documents) -> Iterator[dict[str, Any]]:
 
 ATTACKS: dict[str, Callable[[int], Documents]] = {
     "conditions of pods that wait": lambda size: attacks.conditions(size, 3000),
+    "conditions at the bound": lambda size: attacks.conditions(size, MOST),
     "conditions of pods that run": lambda size: placed(attacks.conditions(size, 3000)),
     "classes by selector": lambda size: attacks.classes(size, "selector"),
     "classes by amount": lambda size: attacks.classes(size, "amount"),
@@ -164,7 +167,7 @@ def test_pods_with_thousands_of_conditions_hold_nobody_up(
 
 def told(cluster: control_plane.ControlPlane) -> int:
     """How many of the attacker's pods name the bound in their condition."""
-    said = "asks for 3000 pod affinity terms; at most 100 are looked at (--max-pod-affinity-terms)"
+    said = f"3000 pod affinity terms; at most {MOST} are looked at (--max-pod-affinity-terms)"
     return sum(
         said in each.get("message", "")
         for pod in cluster.api.list(PATHS["Pod"].format(namespace="team-a"))
@@ -186,6 +189,7 @@ def test_classes_without_room_hold_nobody_up(
     [
         *(("conditions of pods that wait", size) for size in (30, 300)),
         *(("conditions of pods that run", size) for size in (30, 300)),
+        ("conditions at the bound", 500),
         *((f"classes by {by}", 2000) for by in ("selector", "amount", "name")),
     ],
 )

@@ -16,6 +16,7 @@ BOUNDS_HEADING = "Bounds of one pod"
 
 BOUNDS_ABOUT = {
     "max_pod_affinity_terms": "Pod affinity and anti-affinity terms; a pod with more waits.",
+    "max_pod_affinity_values": "Labels, expressions, values and namespaces in selectors of pods.",
     "max_pod_selector_values": "Labels, expressions, values and namespaces in selectors.",
     "max_pod_topology_spreads": "Topology spread constraints.",
     "max_pod_tolerations": "Tolerations.",

@@ -128,7 +128,7 @@ class UsableNodes:
         table = self._cluster.snapshot.nodes
         if self._nodes.allocatable is not table.allocatable:
             return compute()
-        return table.large_enough(pod_class, compute)
+        return table.large_enough(tuple(pod_class.request.items()), compute)
 
     def of(self, queue: str, pod_class: jobs.PodClass) -> nodes.Mask:
         """Return the nodes (N,) usable for pods of this class in this queue."""

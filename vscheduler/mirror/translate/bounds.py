@@ -20,11 +20,15 @@ if TYPE_CHECKING:
 class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     """Bounds per pod. Each field has a flag of equal name."""
 
-    max_pod_affinity_terms: int = 100
-    """Pod affinity and anti-affinity terms, required and preferred."""
+    max_pod_affinity_terms: int = 10
+    """Pod affinity and anti-affinity terms, required and preferred. Each costs about 30 us when its
+    pod is read, before anybody can be charged for it, and up to 8 KiB."""
+    max_pod_affinity_values: int = 50
+    """Labels, expressions, values and namespaces in their selectors and in those of topology
+    spread constraints. Each value that pods may have is looked up by itself, and costs 10 us."""
     max_pod_selector_values: int = 5000
     """Labels, expressions, values and namespaces in all selectors, plus node selector terms."""
-    max_pod_topology_spreads: int = 50
+    max_pod_topology_spreads: int = 10
     """Topology spread constraints."""
     max_pod_tolerations: int = 500
     """Tolerations."""
@@ -60,7 +64,11 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
             if count > getattr(self, bound):
                 return self._error(field, count, bound, what)
         if selects:
-            values = node_values(spec) + pod_values(_pod_terms(affinity)) + _spread_values(spec)
+            values = pod_values(_pod_terms(affinity)) + _spread_values(spec)
+            if values > self.max_pod_affinity_values:
+                what = "values in its selectors of pods"
+                return self._error("spec", values, "max_pod_affinity_values", what)
+            values += node_values(spec)
             if values > self.max_pod_selector_values:
                 what = "values in its selectors"
                 return self._error("spec", values, "max_pod_selector_values", what)

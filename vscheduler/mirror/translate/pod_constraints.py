@@ -69,7 +69,7 @@ def in_short(
         return found
     if (
         len(affinity.required) <= most.max_pod_affinity_terms
-        and bounds.pod_values(affinity.required) <= most.max_pod_selector_values
+        and bounds.pod_values(affinity.required) <= most.max_pod_affinity_values
     ):
         terms = _required_pod_terms(affinity, metadata, "podAntiAffinity")
     else:

@@ -15,7 +15,9 @@ from vscheduler.mirror.index import entries
 from vscheduler.mirror.translate import bounds, pod_classes, pods
 
 Document = dict[str, Any]
-OPTIONS = state.Options(scheduler_names=("vscheduler",))
+OPTIONS = state.Options(
+    scheduler_names=("vscheduler",), most=bounds.Bounds(max_pod_affinity_values=5000)
+)
 
 
 def heavy(terms: int = 3000, number: int = 0, **spec: Any) -> Document:

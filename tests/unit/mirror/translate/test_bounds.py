@@ -14,6 +14,7 @@ REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 SMALL = bounds.Bounds(
     max_pod_affinity_terms=3,
+    max_pod_affinity_values=15,
     max_pod_selector_values=20,
     max_pod_topology_spreads=2,
     max_pod_tolerations=2,
@@ -118,18 +119,33 @@ def test_at_its_bound_a_pod_is_looked_at_and_beyond_it_waits(bound: str) -> None
     )
 
 
-@pytest.mark.parametrize("make", [on_nodes, of_pods])
-def test_all_that_selectors_list_is_counted_together(make: Any) -> None:
+@pytest.mark.parametrize(
+    ("make", "bound", "what"),
+    [
+        (on_nodes, "max_pod_selector_values", "its selectors"),
+        (of_pods, "max_pod_affinity_values", "its selectors of pods"),
+    ],
+)
+def test_all_that_selectors_list_is_counted_together(make: Any, bound: str, what: str) -> None:
     """Labels, expressions, values, namespaces and terms, of nodes or of pods."""
-    most = SMALL.max_pod_selector_values
+    most = getattr(SMALL, bound)
     assert rejected(make(most)) is None
     found = rejected(make(most + 1))
     assert found is not None
     assert found.field == "spec"
     assert found.message == (
-        f"asks for {most + 1} values in its selectors; at most {most} are looked at "
-        "(--max-pod-selector-values)"
+        f"asks for {most + 1} values in {what}; at most {most} are looked at "
+        f"(--{bound.replace('_', '-')})"
     )
+
+
+def test_selectors_of_nodes_and_pods_are_counted_together_too() -> None:
+    """Each for itself would be fine."""
+    spec = on_nodes(SMALL.max_pod_selector_values)
+    spec["affinity"] |= of_pods(10)["affinity"]
+    found = rejected(spec)
+    assert found is not None
+    assert found.message.startswith("asks for 30 values in its selectors; at most 20")
 
 
 @pytest.mark.parametrize("part", ["spec", "labels"])
