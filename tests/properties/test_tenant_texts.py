@@ -1,5 +1,7 @@
 """Whatever a tenant writes into pods and claims, no cycle fails and another tenant is served.
 
+So it is with whatever a driver writes into slices, and an administrator into classes.
+
 Texts come from a grammar: CEL expressions with loops, long texts, bad regular expressions,
 quantities and versions; affinity between pods with odd selectors; claims with odd requests.
 """
@@ -204,8 +206,13 @@ def maybe_odd(usual: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 SELECTORS = st.lists(
     maybe_odd(EXPRESSIONS).map(lambda each: {"cel": {"expression": each}}), max_size=3
 )
+ODD_CLASS = "odd"
+ODD_RESOURCE = "example.com/odd"
 WANTED = st.fixed_dictionaries(
-    {"deviceClassName": maybe_odd(st.just(device_labs.CLASS)), "selectors": SELECTORS},
+    {
+        "deviceClassName": maybe_odd(st.sampled_from([device_labs.CLASS, ODD_CLASS])),
+        "selectors": SELECTORS,
+    },
     optional={
         "count": maybe_odd(st.integers(-1, 40)),
         "allocationMode": st.sampled_from(["All", "ExactCount", "Other"]),
@@ -275,6 +282,66 @@ AFFINITY = st.fixed_dictionaries(
         ),
     },
 )
+CLASSES = st.fixed_dictionaries(
+    {"selectors": SELECTORS},
+    optional={
+        "extendedResourceName": maybe_odd(st.just(ODD_RESOURCE)),
+        "config": maybe_odd(
+            st.lists(
+                st.fixed_dictionaries({"opaque": st.fixed_dictionaries({"driver": ODD})}),
+                max_size=2,
+            )
+        ),
+    },
+)
+NODE_SELECTORS = LABEL_SELECTORS.map(lambda each: {"nodeSelectorTerms": [each]})
+DEVICES = st.fixed_dictionaries(
+    {"name": maybe_odd(st.sampled_from(["d0", "d1", "d2"]))},
+    optional={
+        "attributes": st.dictionaries(
+            TEXTS | st.sampled_from(["numa", "model"]),
+            st.fixed_dictionaries(
+                {}, optional={"int": ODD, "bool": ODD, "string": ODD, "version": ODD}
+            ),
+            max_size=4,
+        ),
+        "capacity": st.dictionaries(
+            TEXTS | st.just("memory"), st.fixed_dictionaries({"value": TEXTS}), max_size=2
+        ),
+        "taints": st.lists(
+            st.fixed_dictionaries(
+                {"key": TEXTS, "effect": st.sampled_from(["NoSchedule", "NoExecute", "None", "x"])}
+            ),
+            max_size=2,
+        ),
+        "nodeName": maybe_odd(st.just("n1")),
+        "nodeSelector": maybe_odd(NODE_SELECTORS),
+        "allNodes": ODD,
+        "consumesCounters": st.lists(ODD, max_size=1),
+        "allowMultipleAllocations": ODD,
+    },
+)
+SLICES = st.fixed_dictionaries(
+    {
+        "driver": maybe_odd(st.sampled_from([DRIVER, "odd.example.com"])),
+        "pool": maybe_odd(
+            st.fixed_dictionaries(
+                {
+                    "name": maybe_odd(st.sampled_from(["n1", "odd"])),
+                    "generation": maybe_odd(st.integers(0, 2)),
+                    "resourceSliceCount": maybe_odd(st.integers(0, 3)),
+                }
+            )
+        ),
+        "devices": maybe_odd(st.lists(DEVICES, max_size=4)),
+    },
+    optional={
+        "nodeName": maybe_odd(st.sampled_from(["n1", "n2", "n3"])),
+        "nodeSelector": maybe_odd(NODE_SELECTORS),
+        "allNodes": ODD,
+        "perDeviceNodeSelection": ODD,
+    },
+)
 ANNOTATIONS = st.dictionaries(
     st.sampled_from(
         [
@@ -302,7 +369,7 @@ WORLD = """
 
 @st.composite
 def worlds(draw: st.DrawFn) -> list[Document]:
-    """Two tenants, of which one writes whatever it can."""
+    """Two tenants, of which one writes whatever it can; so do a driver and an administrator."""
     documents = pictures.documents(WORLD)
     claims = []
     for name in ("odd-0", "odd-1"):
@@ -315,11 +382,20 @@ def worlds(draw: st.DrawFn) -> list[Document]:
             device_labs.use(each, {name: [name]})
             each["spec"]["affinity"] = draw(maybe_odd(AFFINITY))
             each["metadata"].setdefault("annotations", {}).update(draw(ANNOTATIONS))
+            if draw(st.booleans()):
+                amounts = each["spec"]["containers"][0]["resources"]
+                amounts["requests"] = {**amounts["requests"], ODD_RESOURCE: "1"}
     slices = [device_labs.resource_slice(node, 4) for node in ("n1", "n2")]
     for one in slices:
         for at, device in enumerate(one["spec"]["devices"]):
             device["attributes"] = {"numa": {"int": at}, "model": {"string": "A100"}}
-    return [*documents, device_labs.device_class(), *slices, *claims]
+    odd_class = device_labs.device_class(ODD_CLASS)
+    odd_class["spec"] = draw(CLASSES)
+    for at, spec in enumerate(draw(st.lists(SLICES, max_size=3))):
+        one = device_labs.resource_slice(f"odd-{at}", 0)
+        one["spec"] = spec
+        slices.append(one)
+    return [*documents, device_labs.device_class(), odd_class, *slices, *claims]
 
 
 @given(worlds())
