@@ -1,4 +1,6 @@
-"""Claims with more selectors than a cycle has time for: they are read in several cycles."""
+"""Claims with more selectors than a cycle has time for: they are read in several cycles. And
+claims whose devices would be searched for without end.
+"""
 
 import copy
 from collections.abc import Iterable, Mapping
@@ -7,6 +9,7 @@ from typing import Any
 from tests import device_labs, pictures, running
 from vscheduler.core import cycle
 from vscheduler.core.model import decisions, snapshot
+from vscheduler.core.placement.devices import assumed
 from vscheduler.mirror import state, wording
 from vscheduler.mirror.decode import events
 
@@ -174,3 +177,33 @@ def test_evictions_for_a_job_are_looked_for_once_its_claim_is_read() -> None:
     assert len(before) > 2
     assert not any(each.evicts for each in before)
     assert [each.task.job.partition("/")[2] for each in last.evicts] == ["train"]
+
+
+def test_a_search_in_vain_on_many_nodes_is_bounded_and_charged() -> None:
+    """Eight devices with one value, of which each node has seven, and no two are alike."""
+    spent = [searched(nodes) for nodes in (40, 160)]
+    assert spent[0] > 3 * assumed.EXTRA_MAX
+    assert spent[1] < 2 * spent[0]
+
+
+def searched(nodes: int) -> int:
+    """What it costs to look for the devices on so many nodes."""
+    world = "\n".join(f"node  n{number} cpu=4" for number in range(nodes))
+    one = device_labs.claim("c", 8)
+    about = [f"{device_labs.DRIVER}/group", f"{device_labs.DRIVER}/id"]
+    one["spec"]["devices"]["constraints"] = [
+        {"matchAttribute": about[0]},
+        {"matchAttribute": about[1], "requests": ["nothing"]},
+    ]
+    slices = [unlike_devices(f"n{number}") for number in range(nodes)]
+    for each in slices:
+        for number, device in enumerate(each["spec"]["devices"]):
+            device["attributes"]["group"] = {"int": number // 7}
+    lab = device_labs.Lab(
+        f"{world}\nqueue q\njob q/a min=1 cpu=1 -",
+        *(device_labs.device_class(), one, *slices),
+        uses={"a-0": ["c"]},
+    )
+    result = lab.cycle()
+    assert not result.allocations
+    return result.spent

@@ -107,11 +107,16 @@ class Search:
         shapes: Sequence[Shape],
         positions: Sequence[int],
         free: tables.Flags,
+        most: int = STEPS_MAX,
     ) -> None:
-        """`free` are the devices (D,) that no claim has, and `positions` those of the node."""
+        """`free` are the devices (D,) that no claim has, `positions` those of the node, and `most`
+        the steps that the search may take.
+        """
         self._table, self._shapes, self._positions = table, shapes, positions
         self._used: set[int] = {at for at in positions if not free[at]}
-        self._steps = 0
+        self._most = most
+        self.steps = 0
+        """How many devices have been tried."""
         demands = [each for shape in shapes for request in shape.requests for each in request]
         self._candidates = {
             demand: [at for at in positions if demand.usable[at]] for demand in demands
@@ -199,8 +204,8 @@ class Search:
                 if demand.count is None:
                     return False
                 continue
-            self._steps += 1
-            if self._steps > STEPS_MAX:
+            self.steps += 1
+            if self.steps > self._most:
                 raise OutOfStepsError
             tried.add(kind)
             rules = [rule for rule in self._shapes[claim].rules if rule.concerns(demand)]

@@ -1,7 +1,7 @@
 """Assumed claims: the devices that pods placed in this cycle get, before anything is written."""
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import cached_property
 
 import msgspec
@@ -11,6 +11,17 @@ from vscheduler.core.model import device_decisions, devices, extended_resources,
 from vscheduler.core.placement.devices import allocator, claims, tables
 
 _NO_MAPPINGS: tuple[extended_resources.RequestMapping, ...] = ()
+
+
+STEP_COST = 3
+"""About how many microseconds it takes to try a device."""
+
+STEPS_LEAST = 64
+"""How many devices may be tried for the same claims on any node."""
+
+EXTRA_MAX = 20_000
+"""How many more may be tried on all nodes together: about 60 ms. A search that needs no second
+attempt for any device never asks for more."""
 
 
 class Chosen(msgspec.Struct, frozen=True):
@@ -32,9 +43,12 @@ class AssumedClaims:
         table: tables.DeviceTable,
         allocated: tables.Flags,
         every: Sequence[jobs.Job],
+        spend: Callable[[str, int], None],
     ) -> None:
         """`allocated` are the devices (D,) that claims have, and `every` all jobs."""
-        self._known, self._table = known, table
+        self._known, self._table, self._spend = known, table, spend
+        self._extra: Counter[tuple[allocator.Shape, ...]] = Counter()
+        """By what is searched for, the steps that nodes have taken beyond STEPS_LEAST."""
         self._jobs = every
         self._idle = ~allocated
         """Devices (D,) that no claim has, as the cycle began."""
@@ -182,10 +196,16 @@ class AssumedClaims:
         self, shapes: Sequence[allocator.Shape], positions: Sequence[int], free: tables.Flags
     ) -> list[allocator.Choice] | None:
         """Return devices for claims, or None if there are none or the search takes too long."""
+        key = tuple(shapes)
+        most = min(allocator.STEPS_MAX, STEPS_LEAST + max(0, EXTRA_MAX - self._extra[key]))
+        search = allocator.Search(self._table, shapes, positions, free, most)
         try:
-            return allocator.Search(self._table, shapes, positions, free).solve()
+            return search.solve()
         except allocator.OutOfStepsError:
             return None
+        finally:
+            self._extra[key] += max(0, search.steps - STEPS_LEAST)
+            self._spend("devices", STEP_COST * search.steps)
 
     def solve(self, shapes: Sequence[allocator.Shape], row: int) -> list[allocator.Choice] | None:
         """Return devices for the claims chosen on a node so far, and for further ones."""

@@ -83,7 +83,7 @@ class Devices:
     @computed.once
     def _assumed(self) -> assumed.AssumedClaims:
         allocated = known_tables.allocated(self._known, self.table)
-        return assumed.AssumedClaims(self._known, self.table, allocated, self._jobs)
+        return assumed.AssumedClaims(self._known, self.table, allocated, self._jobs, self._spend)
 
     @computed.once
     def _capacity(self) -> capacity.DeviceCapacity:
