@@ -131,7 +131,7 @@ def test_a_pod_that_is_near_itself_waits_for_its_predecessor_on_a_lost_node() ->
     assert group.reason is not None
     assert wording.sentence(group.reason) == (
         "waits until pods being deleted are gone; as long as they count, "
-        "1 node(s) didn't match pod affinity rules; 1 of the 1 pod it needs have a place"
+        "1 node(s) didn't match pod affinity rules; 1 of the 1 pod it needs has a place"
     )
     gone = first(picture.replace("~a1", "-@9"))
     assert [(each.task.name, each.node) for each in gone.binds] == [("new-0", "b1")]

@@ -334,7 +334,10 @@ def _waits_for_release(reason: decisions.Reason) -> str:
     if reason.refusals:
         now = refusal_wording.counted(reason.refusals)
         waits = f"waits until pods being deleted are gone; as long as they count, {now}"
-    return f"{waits}; {reason.placed} of the {phrases.pods(reason.minimum)} it needs have a place"
+    have = "has" if reason.placed == 1 else "have"
+    if reason.placed > max(1, reason.minimum):
+        return f"{waits}; {reason.placed} of its {phrases.pods(reason.tasks)} {have} a place"
+    return f"{waits}; {reason.placed} of the {phrases.pods(reason.minimum)} it needs {have} a place"
 
 
 def _waits_for_devices(reason: decisions.Reason) -> str:

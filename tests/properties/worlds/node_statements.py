@@ -297,15 +297,16 @@ def _empty(case: Case, found: re.Match[str]) -> Iterator[str]:
     if found["request"] and not case.is_request(found["request"]):
         yield f"no pod asks for {found['request']}"
     done = sum(pod["status"]["phase"] == "Succeeded" for pod in case.members)
-    best = 0
+    best, tried = 0, 0
     for _, left in case.states(case.world(empty=True), room + 1):
+        tried += 1
         best = max(best, len(case.pods) - len(left))
         if best > room - done:
             break
     plain = not any(
         {"affinity", "topologySpreadConstraints"} & pod["spec"].keys() for pod in case.pods
     )
-    if best > room - done or (best < room - done and plain):
+    if best > room - done or (best < room - done and plain and tried <= sentence_case.STATES_MAX):
         yield f"{best} fit"
 
 

@@ -39,12 +39,15 @@ def nothing_is_idle(moment: moments.Moment) -> Iterable[str]:
 
 def reclaim_serves_who_is_owed(moment: moments.Moment) -> Iterable[str]:
     """No job waits that keeps its queue within its share, while pods above their queues' shares
-    could go for it, each alone and without harm to its own job.
+    could go for it, each alone and without harm to its own job. Nobody is evicted for pods that ask
+    for nothing.
     """
     if moment.setting.volcano or eviction_rules.BETWEEN not in moment.setting.actions:
         return
     for group, pods in waiting(moment):
         queue = moment.census.groups[group]["spec"]["queue"]
+        if not all(map(_asks, pods)):
+            continue
         if not (_is_owed(moment, queue, pods) and within_limits(moment, group, pods, free=False)):
             continue
         candidates = [
@@ -315,8 +318,12 @@ def _sum(pods: Iterable[manifests.Document]) -> censuses.Amounts:
 
 
 def _preempts(pod: manifests.Document) -> bool:
-    asks = set(censuses.request(pod)) - {"pods"}
-    return bool(asks) and pod["spec"].get("preemptionPolicy") != "Never"
+    return _asks(pod) and pod["spec"].get("preemptionPolicy") != "Never"
+
+
+def _asks(pod: manifests.Document) -> bool:
+    """Whether it asks for anything but its slot."""
+    return bool(set(censuses.request(pod)) - {"pods"})
 
 
 def _less(pods: Sequence[manifests.Document], others: Sequence[manifests.Document]) -> bool:

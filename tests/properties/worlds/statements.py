@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from tests.properties.worlds import census as censuses
 from tests.properties.worlds import node_statements, sentence_case
-from tests.properties.worlds.sentence_case import Case, figure, figures
+from tests.properties.worlds.sentence_case import Case, Figure, figure, figures
 
 N = r"[\d.]+(?:[KMGT]i)?"
 A = rf"(?:no|{N}) [a-z][\w./-]*"
@@ -105,6 +105,11 @@ def _missing(case: Case, found: re.Match[str]) -> Iterable[str]:
         yield f"{lacks} are missing"
 
 
+def _have_a_place(_: Case, found: re.Match[str]) -> Iterable[str]:
+    if found["placed"] and int(found["placed"]) > int(found["of"]):
+        yield "more have a place than there are"
+
+
 def _gated(case: Case, _: re.Match[str]) -> Iterable[str]:
     gated = [pod for pod in case.members if pod["spec"].get("schedulingGates")]
     if not gated:
@@ -187,7 +192,7 @@ def _leaves(found: re.Match[str], has: censuses.Amounts) -> Iterable[str]:
             yield f"{value} {part} is left"
 
 
-def _asked(case: Case) -> dict[str, sentence_case.Figure]:
+def _asked(case: Case) -> dict[str, Figure]:
     """What the sentence says that the job, or its next pod, needs, by resource."""
     whole = re.search(rf"needs ({LIST}) for \d+ ", case.text)
     if whole:
@@ -203,9 +208,7 @@ def _sums(amounts: list[int], count: int) -> set[int]:
     return {total for number, total in found if number == count}
 
 
-def _limit(
-    case: Case, found: re.Match[str], queue: str, name: str, said: sentence_case.Figure
-) -> Iterable[str]:
+def _limit(case: Case, found: re.Match[str], queue: str, name: str, said: Figure) -> Iterable[str]:
     """It deserves, may have, or there is so much."""
     kind = found["limit"]
     if kind == "it deserves":
@@ -329,8 +332,9 @@ def _promised_of(case: Case, found: re.Match[str]) -> Iterable[str]:
     asked = censuses.amounts(case.spec.get("minResources", {}))
     for amount, name, limit in re.findall(rf"({N}) ([a-z][\w./-]*) of the ({N})", found["parts"]):
         has, said = case.allocated(queue)[name], figure(amount, name)
+        beyond = figures(found["beyond"] or "").get(name, Figure(0, 0))
         most = has + _promised(case, queue)[name]
-        if not said.least <= most:
+        if not has - beyond.most <= said.most <= most + said.most - said.least - beyond.least:
             yield f"queue {queue} has {has} {name}, and is promised {most - has} at most"
         yield from _limit(case, found, queue, name, figure(limit, name))
         if said.most + asked[name] <= figure(limit, name).least:
@@ -357,9 +361,7 @@ def _promises(case: Case, found: re.Match[str]) -> Iterable[str]:
         yield f"it may promise something else than {found['limits']}"
 
 
-def _may_promise(
-    case: Case, nodes: Sequence[str], limits: Mapping[str, sentence_case.Figure]
-) -> bool:
+def _may_promise(case: Case, nodes: Sequence[str], limits: Mapping[str, Figure]) -> bool:
     """Whether these nodes have so much to promise: a fifth more than they have."""
     for name, said in limits.items():
         limit = 0.0
@@ -407,7 +409,7 @@ KINDS = (
     kind(
         "advice",
         r"(create it|open it), or name another in spec.queue"
-        r"|ask for less, or (add nodes|add a larger node|raise the capability)",
+        r"|ask for less(, or (add nodes|add a larger node|raise (the|its) capability))?",
     ),
     kind(
         "never preempts",
@@ -435,7 +437,8 @@ KINDS = (
         "promised",
         r"(?P<small>the cluster is too small for )?queue (?P<queue>\S+?),?(?: which)? has, or was"
         rf" promised, (?P<parts>{N} \S+ of the {N} (?P<limit>it may have)"
-        rf"(?:(?:, | and ){N} \S+ of the {N})*){KEPT}",
+        rf"(?:(?:, | and ){N} \S+ of the {N})*){KEPT}"
+        rf"(?:, besides (?P<beyond>{LIST}) that jobs have beyond their minResources)?",
         _promised_of,
     ),
     kind(
@@ -451,6 +454,7 @@ KINDS = (
     kind(
         "waits",
         r"waits for room that pods being deleted still hold"
-        r"|\d+ of the \d+ pods? it needs have a place",
+        r"|(?P<placed>\d+) of (?:the|its) (?P<of>\d+) pods?(?: it needs)? ha(?:s|ve) a place",
+        _have_a_place,
     ),
 )

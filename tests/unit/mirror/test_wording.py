@@ -331,6 +331,11 @@ SENTENCES: list[tuple[Code, dict[str, Any], str]] = [
         {"minimum": 4, "placed": 4},
         "waits for room that pods being deleted still hold; 4 of the 4 pods it needs have a place",
     ),
+    (
+        Code.WAITS_FOR_RELEASE,
+        {"minimum": 2, "placed": 3, "tasks": 5},
+        "waits for room that pods being deleted still hold; 3 of its 5 pods have a place",
+    ),
     (Code.WAITS_FOR_VOLUMES, {"volumes": volumes.WAIT}, volumes.TEXT),
     (Code.WAITS_FOR_DEVICES, {"devices": devices.WAIT}, devices.TEXT),
     (Code.GATED, {"minimum": 3, "tasks": 2}, GATED),
