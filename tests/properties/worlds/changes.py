@@ -149,11 +149,17 @@ def job_is_deleted(around: world.World, chance: random.Random) -> None:
         around.end(chance.choice(sorted(around.owners)))
 
 
+def scheduler_restarts(around: world.World, chance: random.Random) -> None:
+    """Another process goes on."""
+    if chance.random() < 0.5:
+        around.restart()
+
+
 CHANGES: tuple[Change, ...] = (
     *(pod_ends_well, pod_ends_well, pod_fails, pod_is_deleted, gate_opens),
     *(node_joins, node_joins, node_leaves, node_is_cordoned, node_shrinks, node_fails),
     *(queue_changes_weight, queue_closes, queue_disappears),
-    *(gang_grows, gang_shrinks, job_is_deleted),
+    *(gang_grows, gang_shrinks, job_is_deleted, scheduler_restarts),
 )
 """Some twice, as they come more often."""
 

@@ -63,8 +63,8 @@ class World:
         self.cycles = 0
         self.now = manifests.BEGINNING
         self.wake_at: float | None = None
-        self._mirror = state.Mirror(state.Options(scheduler_names=(manifests.SCHEDULER,)))
-        self._carried = snapshot.FRESH
+        self.restarts = 0
+        self._mirror, self._carried = _new_mirror(), snapshot.FRESH
         self._refuses = random.Random(f"binds {seed}")
         self._changed_at = 0.0
         """When something last became of a node."""
@@ -97,6 +97,15 @@ class World:
         assert kind is not None
         uid = document["metadata"]["uid"]
         self._mirror.apply(events.Remove(kind=kind, namespace=key[1], name=key[2], uid=uid))
+
+    def restart(self) -> None:
+        """A standby takes over: it knows what the API server holds, and nothing else."""
+        self.restarts += 1
+        self._mirror, self._carried = _new_mirror(), snapshot.FRESH
+        for document in self.documents.values():
+            kind = events.kind_of(document)
+            assert kind is not None
+            self._mirror.apply(events.convert(kind, document))
 
     @property
     def is_moving(self) -> bool:
@@ -263,6 +272,20 @@ class World:
         if budget["status"] != status:
             self.put({**budget, "status": status})
 
+    def _nominate(self, result: decisions.CycleResult) -> None:
+        """Pods have their nominated node in their status as long as they wait for its room."""
+        wanted = {
+            (each.task.namespace, each.task.name): each.node
+            for each in result.pipelined
+            if each.task.uid in result.carried.nominations
+        }
+        for pod in self.of_kind("Pod"):
+            _, namespace, name = manifests.key_of(pod)
+            node = wanted.get((namespace, name), "")
+            if censuses.has_node(pod) or pod["status"].get("nominatedNodeName", "") == node:
+                continue
+            self.put({**pod, "status": {**pod["status"], "nominatedNodeName": node}})
+
     def _obey(self, result: decisions.CycleResult, states: States) -> Written:
         """Bound pods have their node, evicted ones begin to go, groups have their new status."""
         for bind in result.binds:
@@ -273,6 +296,7 @@ class World:
             self.put({**pod, "spec": {**pod["spec"], "nodeName": bind.node}})
         for evict in result.evicts:
             self.delete(("Pod", evict.task.namespace, evict.task.name))
+        self._nominate(result)
         written: defaultdict[str, list[manifests.Document]] = defaultdict(list)
         for status in result.groups:
             found = statuses.group_state(
@@ -293,6 +317,10 @@ class World:
             told = sorted({words.message for _, words in statuses.pod_words(status)})
             written[status.job].append({**document, **reason, "told": told})
         return written
+
+
+def _new_mirror() -> state.Mirror:
+    return state.Mirror(state.Options(scheduler_names=(manifests.SCHEDULER,)))
 
 
 def _placements(
