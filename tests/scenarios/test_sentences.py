@@ -123,3 +123,16 @@ def test_a_capability_is_told_from_what_the_queue_deserves() -> None:
         job q/j min=1 cpu=1 memory=4Gi -
         """
     assert told(picture, "j") == "queue q has 2 cpu of the 2 it may have; this pod needs 1"
+
+
+def test_what_a_queue_may_have_is_its_capability() -> None:
+    """Though it deserves less, and the pod would take it above both."""
+    picture = """
+        node n1 cpu=8
+        queue q capability=cpu:5
+        queue r
+        job q/a min=1 cpu=3 n1
+        job r/b min=1 -*9
+        job q/j min=1 cpu=3 -
+        """
+    assert told(picture, "j") == "queue q has 3 cpu of the 5 it may have; this pod needs 3"

@@ -199,11 +199,12 @@ class QueueAttributes:
                 resource=name,
                 room=most[column] - self.allocated[column],
                 allocated=self.allocated[column],
-                limit=self.deserved[column],
-                owner=queue if most[column] >= self.ceiling[column] else "",
+                limit=self.ceiling[column] if capped else self.deserved[column],
+                owner=queue if capped else "",
             )
             for column, name in enumerate(names)
             if most[column] < math.inf
+            for capped in (most[column] >= self.ceiling[column],)
         ]
 
 

@@ -337,23 +337,24 @@ class Proportion(contracts.Plugin):
         attributes = self._attributes_of(task.job)
         names = self._session.space.names
         request = self._requests.get(task.pod_class) or self._request(task)
-        found = [
-            decisions.Shortage(
-                resource=names[column],
-                requested=amount,
-                allocated=attributes.allocated[column],
-                limit=attributes.deserved[column],
-                # Above the capability in any cluster, or only above the share of this cluster.
-                owner=queue.name
-                if attributes.allocated[column] + amount > attributes.ceiling[column]
-                else "",
-                whole=bool(
-                    attributes.deserved[column] + self._slack[column] >= self._session.total[column]
-                ),
+        found = []
+        for column, amount in request:
+            has, deserved = attributes.allocated[column], attributes.deserved[column]
+            if has + amount <= attributes.limit[column]:
+                continue
+            # Above the capability in any cluster, or only above the share of this cluster.
+            capped = has + amount > attributes.ceiling[column]
+            whole = bool(deserved + self._slack[column] >= self._session.total[column])
+            found.append(
+                decisions.Shortage(
+                    resource=names[column],
+                    requested=amount,
+                    allocated=has,
+                    limit=attributes.ceiling[column] if capped else deserved,
+                    owner=queue.name if capped else "",
+                    whole=whole and not capped,
+                )
             )
-            for column, amount in request
-            if attributes.allocated[column] + amount > attributes.limit[column]
-        ]
         if not found and self._root is not None:
             found = self._root.shortages(names, request)
         return tuple(sorted(found, key=lambda shortage: shortage.resource))
