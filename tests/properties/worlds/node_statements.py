@@ -286,7 +286,7 @@ def _larger(case: Case, found: re.Match[str]) -> Iterator[str]:
 
 def _empty(case: Case, found: re.Match[str]) -> Iterator[str]:
     """So many pods fit on empty nodes at most: no way of placing one more is found, and there is a
-    way of placing so many, unless other pods matter to them.
+    way of placing so many, if they are alike and only room matters to them.
     """
     room = int(found["room"])
     if int(found["of"]) not in {
@@ -296,17 +296,17 @@ def _empty(case: Case, found: re.Match[str]) -> Iterator[str]:
         yield f"minMember is {case.spec['minMember']}"
     if found["request"] and not case.is_request(found["request"]):
         yield f"no pod asks for {found['request']}"
-    done = sum(pod["status"]["phase"] == "Succeeded" for pod in case.members)
-    best, tried = 0, 0
-    for _, left in case.states(case.world(empty=True), room + 1):
+    best, tried = case.ready, 0
+    for _, left in case.states(case.world(empty=True), room + 1 - case.ready):
         tried += 1
-        best = max(best, len(case.pods) - len(left))
-        if best > room - done:
+        best = max(best, case.ready + len(case.pods) - len(left))
+        if best > room:
             break
-    plain = not any(
-        {"affinity", "topologySpreadConstraints"} & pod["spec"].keys() for pod in case.pods
+    plain = bool(found["request"]) and not any(
+        {"affinity", "topologySpreadConstraints"} & pod["spec"].keys() or censuses.ports(pod)
+        for pod in case.pods
     )
-    if best > room - done or (best < room - done and plain and tried <= sentence_case.STATES_MAX):
+    if best > room or (best < room and plain and tried <= sentence_case.STATES_MAX):
         yield f"{best} fit"
 
 

@@ -179,7 +179,7 @@ def within_limits(
     line = list(_line(census, queue))
     for name in line:
         limits = censuses.amounts(census.queues[name]["spec"].get("capability", {}))
-        has = _allocated_below(census, name)
+        has = _allocated_below(census, name) + _unused_below(census, name, line)
         if any(has[each] + asks[each] > limit for each, limit in limits.items()):
             return False
     others: Counter[str] = Counter()
@@ -230,6 +230,16 @@ def _allocated_below(census: censuses.Census, queue: str) -> censuses.Amounts:
     for name in census.queues:
         if queue in _line(census, name):
             total.update(census.allocated(name))
+    return total
+
+
+def _unused_below(census: censuses.Census, queue: str, line: Sequence[str]) -> censuses.Amounts:
+    """What is kept, below a queue, for those that aren't on this line."""
+    total: censuses.Amounts = Counter()
+    for name, document in census.queues.items():
+        if name not in line and queue in _line(census, name):
+            guarantee = document["spec"].get("guarantee", {}).get("resource", {})
+            total.update(censuses.amounts(guarantee) - _allocated_below(census, name))
     return total
 
 

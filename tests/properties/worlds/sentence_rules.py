@@ -24,10 +24,19 @@ def sentences_are_true(moment: moments.Moment) -> Iterable[str]:
 
 
 def is_quiet(moment: moments.Moment) -> bool:
-    """Whether the cycle has decided nothing, and nobody is on the way out."""
+    """Whether the cycle has decided nothing, nobody is on the way out, and no node has shrunk below
+    what its pods have.
+    """
+    census = moment.census
+    for name, node in census.nodes.items():
+        room = censuses.amounts(node["status"]["allocatable"])
+        for pod in census.residents[name]:
+            room.subtract(censuses.request(pod))
+        if any(amount < 0 for amount in room.values()):
+            return False
     if moment.binds or moment.pipelined or moment.evicts or moment.kept:
         return False
-    return moment.is_calm and not any(map(censuses.leaving, moment.census.pods.values()))
+    return moment.is_calm and not any(map(censuses.leaving, census.pods.values()))
 
 
 def told(moment: moments.Moment) -> Iterator[tuple[str, str]]:

@@ -210,7 +210,7 @@ def _sums(amounts: list[int], count: int) -> set[int]:
 
 def _limit(case: Case, found: re.Match[str], queue: str, name: str, said: Figure) -> Iterable[str]:
     """It deserves, may have, or there is so much."""
-    kind = found["limit"]
+    kind, is_small = found["limit"], found.groupdict().get("small")
     if kind == "it deserves":
         due = case.moment.deserved.get(queue, {}).get(name, 0)
         if due not in said:
@@ -229,7 +229,7 @@ def _limit(case: Case, found: re.Match[str], queue: str, name: str, said: Figure
                 yield f"queue {queue} may have {limit} {name}"
         elif limit not in said:
             yield f"queue {queue} may have {limit} {name}"
-        elif not case.moment.setting.volcano and all(
+        elif not (case.moment.setting.volcano or is_small) and all(
             capability(case, queue, each) > may_have(case, queue, each)
             for each in re.findall(r"\d\S* ([a-z]\S*) of the ", found["parts"])
         ):
