@@ -20,6 +20,7 @@ CAPACITY = """
 """
 TREE = CAPACITY.replace("{name: capacity}", "{name: capacity, enableHierarchy: true}")
 ANYWHERE = CAPACITY + "    hardNetworkTopology: anywhere\n"
+WITHOUT_PRIORITY = CAPACITY.replace("{name: priority}, ", "")
 GROUPS = CAPACITY.replace("{name: capacity}", "{name: capacity}, {name: nodegroup}")
 
 
@@ -54,6 +55,13 @@ def pod(name: str, group: str) -> dict[str, Any]:
         "metadata": {"name": name, "annotations": {"scheduling.k8s.io/group-name": group}},
         "spec": {"schedulerName": "vscheduler", "containers": [{"name": "c", "image": "i"}]},
     }
+
+
+def important(name: str, named: str, priority: int | None) -> dict[str, Any]:
+    """A pod of group `g` with a PriorityClass."""
+    made = pod(name, "g")
+    made["spec"] |= {"priorityClassName": named, "priority": priority}
+    return made
 
 
 def node(cpu: int) -> dict[str, Any]:
@@ -249,6 +257,26 @@ def test_there_must_be_something_to_check() -> None:
             ["warning: a: spec.guarantee.resource.cpu: guarantees of a and b add up to 5 cpu"],
         ),
         ([node(4), queue("a", guarantee={"resource": {GPU: 9}})], "", [], []),
+        (
+            [queue("b", parent="a"), queue("a", reclaimable=False)],
+            TREE,
+            [],
+            ["warning: a: spec.reclaimable: has no effect: only pods are reclaimed"],
+        ),
+        ([queue("a", reclaimable=False)], TREE, [], []),
+        (
+            [queue("a", capability={"gpu": 8, "cpu": 1, "hugepages-2Mi": "2Mi"})],
+            "",
+            [],
+            ["warning: a: spec.capability.gpu: has no effect: no node has gpu; did you mean amd"],
+        ),
+        (
+            [node(4), queue("a", capability={"example.com/nic": 8})],
+            "",
+            [],
+            ["warning: a: spec.capability.example.com/nic: has no effect: no given node has"],
+        ),
+        ([queue("a", capability={"example.com/nic": 8})], "", [], []),
     ],
 )
 def test_queues_that_mislead(
@@ -342,6 +370,23 @@ def test_guarantees_of_devices_are_compared_with_those_given(
         ),
         ([group("g", priorityClassName="high")], "", []),
         (
+            [group("g", minResources={"gpu": 3})],
+            "",
+            ["default/g: spec.minResources.gpu: has no effect: no node has gpu"],
+        ),
+        (
+            [group("g"), important("p", "low", 1), important("q", "high", 1000)],
+            "",
+            ["default/g: spec.priorityClassName: is missing, and its pods have the priorities h"],
+        ),
+        ([group("g"), important("p", "high", None), important("q", "high", None)], "", []),
+        ([group("g"), important("p", "a", 7), important("q", "b", 7)], "", []),
+        (
+            [group("g"), important("p", "low", 1), important("q", "high", 1000)],
+            WITHOUT_PRIORITY,
+            [],
+        ),
+        (
             [
                 group("g", priorityClassName="high"),
                 group("h", priorityClassName="system-node-critical"),
@@ -357,7 +402,7 @@ def test_guarantees_of_devices_are_compared_with_those_given(
         ),
         (
             [group("g", annotations={"sla-waiting-time": "soon"})],
-            CAPACITY.replace("{name: priority}", "{name: sla}"),
+            CAPACITY.replace("tiers:", "tiers:\n    - plugins: [{name: sla}]"),
             ["default/g: metadata.annotations: annotation sla-waiting-time: 'soon' is no duration"],
         ),
     ],

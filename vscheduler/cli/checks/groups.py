@@ -95,6 +95,35 @@ def of_object(
             yield findings.FindingText(key, f"{field}.networkTopology", message)
 
 
+def of_pods(
+    job: jobs.Job, spec: Mapping[str, Any], values: Mapping[str, int]
+) -> Iterator[findings.FindingText]:
+    """Iterate over groups without a class whose pods differ in priority; `values` are those of the
+    PriorityClasses of the input.
+    """
+    if spec.get("priorityClassName"):
+        return
+    found = {_priority(task, values) for task in job.tasks}
+    if len({value if value is not None else name for name, value in found}) > 1:
+        named = sorted(
+            f"{name} ({value})" if name and value is not None else name or str(value)
+            for name, value in found
+        )
+        message = (
+            f"is missing, and its pods have the priorities {phrases.listed(named)}: the lowest "
+            "counts for the group; name the class that is meant"
+        )
+        yield findings.FindingText(job.id, "spec.priorityClassName", message)
+
+
+def _priority(task: jobs.Task, values: Mapping[str, int]) -> tuple[str, int | None]:
+    """Return class and priority of a pod; None if the class isn't given."""
+    name = task.priority_class
+    if task.pod_priority or not name:
+        return name, task.pod_priority
+    return name, values.get(name)
+
+
 def _items(spec: Mapping[str, Any], name: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
     yield from enumerate(spec.get(name) or ())
 

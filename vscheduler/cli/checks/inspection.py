@@ -9,6 +9,7 @@ import msgspec
 
 from vscheduler.cli import reading
 from vscheduler.cli.checks import (
+    amounts,
     devices,
     findings,
     groups,
@@ -199,6 +200,7 @@ class _Inspection:
         complete = bool(self._named(events.Kind.QUEUE))
         found = list(groups.waiting(result, with_pods=with_pods, complete=complete))
         enqueue = configured.runs("enqueue")
+        offered = _room(self._snapshot) if self._named(events.Kind.NODE) else {}
         for job in self._snapshot.jobs:
             found += groups.remarks(job, self._snapshot.queues, enqueue=enqueue)
         classes = self._named(events.Kind.PRIORITY_CLASS)
@@ -208,8 +210,26 @@ class _Inspection:
                 spec = named.tree.get("spec") or {}
                 waits = configured.hard_topology_waits
                 found += groups.of_object(key, spec, classes, hard_waits=waits)
+        for job in self._snapshot.jobs:
+            for name, message in amounts.unknown(sorted(job.min_resources or {}), offered):
+                text = findings.FindingText(job.id, f"spec.minResources.{name}", message)
+                found.append(text)
+        if policies.counts_priorities_of_pods(configured):
+            found += self._priorities()
         for each in found:
             yield self._about(events.Kind.POD_GROUP, each)
+
+    def _priorities(self) -> Iterator[findings.FindingText]:
+        """Iterate over groups without a class whose pods differ in priority."""
+        values = {
+            key: int(named.tree.get("value") or 0)
+            for (kind, key), named in self._own.items()
+            if kind is events.Kind.PRIORITY_CLASS
+        }
+        for job in self._snapshot.jobs:
+            named = self._own.get((events.Kind.POD_GROUP, job.id))
+            if named is not None:
+                yield from groups.of_pods(job, named.tree.get("spec") or {}, values)
 
     def of_keys(self) -> Iterator[findings.Finding]:
         """Iterate over annotations and labels of PodGroups, Queues and Namespaces that nothing

@@ -9,7 +9,9 @@ from collections.abc import Iterator
 import msgspec
 
 from vscheduler.core.api import contracts, hooks
+from vscheduler.core.compat.actions import VolcanoEnqueue
 from vscheduler.core.config import policy, validation
+from vscheduler.core.plugins.priority import Priority
 
 ADMISSION = frozenset({"job_enqueueable", "job_enqueued"})
 """Hooks used by action enqueue only."""
@@ -69,6 +71,12 @@ def has(configured: policy.Policy, name: str, flag: str = "") -> bool:
     return setting is not None and (not flag or flag in setting.flags)
 
 
+def counts_priorities_of_pods(configured: policy.Policy) -> bool:
+    """Whether the priority of a group without a class is that of its pods."""
+    setting = setting_of(configured, "priority")
+    return setting is not None and setting.plugin is Priority
+
+
 def _any(configured: policy.Policy, hook: str) -> bool:
     return any(hook in each.answers for each in configured.settings)
 
@@ -110,11 +118,36 @@ def _evicting(configured: policy.Policy) -> Iterator[Trap]:
         elif action == "preempt" and not has(configured, "priority", "enablePreemptable"):
             message = "preempt doesn't go by PriorityClasses: plugin priority has no say"
             yield Trap("actions", message)
+    if configured.runs("enqueue"):
+        yield from _unrelieved(configured)
     if configured.runs("shuffle"):
         yield from _shuffling(configured)
     if has(configured, "tdm") and not configured.runs("shuffle"):
         message = "pods stay on nodes whose time is over: only the action shuffle lets them go"
         yield Trap("tdm", message)
+
+
+def _unrelieved(configured: policy.Policy) -> Iterator[Trap]:
+    """Iterate over plugins that keep jobs Pending although evictions could make room for them."""
+    evicting = [action for action in ENTITLED if configured.runs(action)]
+    if not evicting:
+        return
+    named, s = " and ".join(evicting), "s" if len(evicting) == 1 else ""
+    refusing = [each.plugin.name for each in configured.settings if _admits(each)]
+    as_volcano = any(issubclass(each.action, VolcanoEnqueue) for each in configured.actions)
+    if as_volcano and refusing:
+        message = (
+            f"with compatibility: volcano, {named} evict{s} nobody for jobs that enqueue keeps "
+            f"Pending in a full cluster ({', '.join(refusing)}); leave enqueue out, or raise "
+            "overcommit-factor"
+        )
+        yield Trap("actions", message)
+    elif "resourcequota" in refusing:
+        message = (
+            f"{named} release{s} nothing of a ResourceQuota: a job that exceeds one waits, "
+            "whatever its priority"
+        )
+        yield Trap("resourcequota", message)
 
 
 def _shuffling(configured: policy.Policy) -> Iterator[Trap]:
@@ -140,22 +173,32 @@ def _entitles(setting: policy.PluginSetting, hook: str) -> bool:
 def _idle(configured: policy.Policy) -> Iterator[Trap]:
     """Iterate over plugins without any effect in their position."""
     enqueue = configured.runs("enqueue")
-    votes = [(at, each) for at, tier in enumerate(configured.tiers) for each in tier]
-    voting = [(at, each.plugin.name) for at, each in votes if _admits(each)]
-    for _, each in votes:
+    for each in configured.settings:
         defined = {hook for hook in hooks.HOOKS if hasattr(each.plugin, hook)}
         if not enqueue and defined & ADMISSION and defined <= ADMISSION | ACCOUNTS:
             message = f"{each.plugin.name} has no effect: enqueue isn't among the actions"
             yield Trap(each.plugin.name, message)
-    before = [(at, name) for at, name in voting if name != "sla"]
-    for at, name in voting:
-        over = [other for tier, other in before if tier <= at]
-        if name == "sla" and enqueue and over:
-            message = (
-                "jobs whose waiting time is over are refused all the same by "
-                f"{' and '.join(over)}; put sla into a tier before"
-            )
-            yield Trap("sla", message)
+    refusing = _not_after(configured, "sla", "job_enqueueable") if enqueue else []
+    reserving = _not_after(configured, "sla", "job_pipelined")
+    parts = [f"are refused all the same by {' and '.join(refusing)}"] if refusing else []
+    if reserving:
+        parts.append(f"get no reserved nodes because of {' and '.join(reserving)}")
+    if parts:
+        message = (
+            f"jobs whose waiting time is over {', and '.join(parts)}; put sla into a tier before"
+        )
+        yield Trap("sla", message)
+
+
+def _not_after(configured: policy.Policy, name: str, hook: str) -> list[str]:
+    """Return the other plugins with the hook in the tier of a plugin that has it, and before."""
+    found: list[str] = []
+    for tier in configured.tiers:
+        voting = [each.plugin.name for each in tier if hook in each.answers]
+        found += [each for each in voting if each != name]
+        if name in voting:
+            return found
+    return []
 
 
 def _admits(setting: policy.PluginSetting) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from vscheduler.cli.checks import findings, policies
+from vscheduler.cli.checks import amounts, findings, policies
 from vscheduler.controllers.queues import queue_objects, queue_reconcile
 from vscheduler.core.config import policy
 from vscheduler.core.model import queues, resources
@@ -66,6 +66,8 @@ def remarks(scene: Scene) -> list[findings.FindingText]:
     """Return all findings about queues except defects of the tree."""
     found = [each for queue in scene.own for each in _unused(scene, queue)]
     found += [each for queue in scene.own for each in _amounts(scene, queue)]
+    found += [each for queue in scene.own for each in _unknown(scene, queue)]
+    found += [each for queue in scene.own for each in _of_inner(scene, queue)]
     found += _root(scene)
     found += _guarantees(scene)
     return found
@@ -100,6 +102,27 @@ def _unused(scene: Scene, queue: queues.Queue) -> Iterator[findings.FindingText]
         if annotation in queue.annotations and not there:
             message = f"annotation {annotation} has no effect: {plugin} isn't configured"
             yield findings.FindingText(queue.name, "metadata.annotations", message)
+
+
+def _of_inner(scene: Scene, queue: queues.Queue) -> Iterator[findings.FindingText]:
+    """Iterate over settings of queues with child queues that count for queues with jobs only."""
+    below = sorted(name for name, each in scene.known.items() if each.parent == queue.name)
+    if below and not queue.reclaimable:
+        message = (
+            "has no effect: only pods are reclaimed, and jobs go to leaf queues; set it for "
+            f"{phrases.listed(below)}"
+        )
+        yield findings.FindingText(queue.name, "spec.reclaimable", message)
+
+
+def _unknown(scene: Scene, queue: queues.Queue) -> Iterator[findings.FindingText]:
+    """Iterate over amounts of resources that no node has."""
+    fields = {"spec.capability": queue.capability, "spec.deserved": queue.deserved}
+    if not scene.room:  # otherwise _guarantees compares them with the nodes
+        fields["spec.guarantee.resource"] = queue.guarantee
+    for field, asked in fields.items():
+        for name, message in amounts.unknown(sorted(asked), scene.room):
+            yield findings.FindingText(queue.name, f"{field}.{name}", message)
 
 
 def _amounts(scene: Scene, queue: queues.Queue) -> Iterator[findings.FindingText]:

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from vscheduler.cli.checks import findings, misspellings
+from vscheduler.cli.checks import amounts, findings, foreign_labels, misspellings
 from vscheduler.controllers.podgroups import group_terms
 from vscheduler.core.model import resources
 from vscheduler.mirror import phrases, state
@@ -187,10 +187,12 @@ def remarks(workload: Workload, around: Surroundings) -> Iterator[Remark]:
         yield from slips
         if slips or _scheduler(workload, template) in around.schedulers:
             ours.append(template)  # a slip in the name hides no other mistake
+            yield from _of_labels(workload, template)
             yield from _of_group(workload, template, around)
             yield from _of_request(workload, template, around)
     if not ours:
         return
+    yield from _of_owner_labels(workload, ours[0])
     if workload.of_volcano:
         yield from _of_volcano_job(workload, around)
     elif not pods_name_a_group(workload):
@@ -228,6 +230,37 @@ def _of_keys(workload: Workload) -> Iterator[Remark]:
         slips += misspellings.of_pod_spec(template.spec, (*template.path, "spec"))
     for path, message in slips:
         yield Remark(path=path, message=message)
+
+
+def _of_labels(workload: Workload, template: Template) -> Iterator[Remark]:
+    """Iterate over labels of pods that name a queue or a PodGroup, and that nothing reads."""
+    settled = _settled(workload, template)
+    for path, message in foreign_labels.of_metadata(template.tree, template.path, settled):
+        yield Remark(path=path, message=message)
+
+
+def _of_owner_labels(workload: Workload, template: Template) -> Iterator[Remark]:
+    """Iterate over such labels of what creates the pods."""
+    settled = _settled(workload, template)
+    if workload.kind != "Pod":
+        for path, message in foreign_labels.of_metadata(workload.tree, (), settled):
+            if workload.group != "ray.io" or path[-1] != foreign_labels.OF_VOLCANO:
+                yield Remark(path=path, message=message)
+    if workload.kind == "CronJob":
+        made = _mapping(_mapping(workload.tree, "spec"), "jobTemplate")
+        for path, message in foreign_labels.of_metadata(made, ("spec", "jobTemplate"), settled):
+            yield Remark(path=path, message=message)
+
+
+def _settled(workload: Workload, template: Template) -> Mapping[str, str]:
+    """Return what labels can't change, and where to write it instead, by annotation."""
+    if workload.of_volcano:
+        queue = _mapping(workload.tree, "spec").get("queue")
+        settled = dict.fromkeys(foreign_labels.ANNOTATIONS.values(), "")
+        return settled | {group_terms.QUEUE: "" if queue else "spec.queue"}
+    if any(template.annotations.get(name) for name in pods.GROUPS):
+        return dict.fromkeys(foreign_labels.ANNOTATIONS.values(), "")
+    return dict.fromkeys({**workload.annotations, **template.annotations}, "")
 
 
 def _of_scheduler(workload: Workload, template: Template, around: Surroundings) -> Iterator[Remark]:
@@ -360,6 +393,8 @@ def _of_request(workload: Workload, template: Template, around: Surroundings) ->
             most = around.largest.get(resource, 0)
             if amount > most and resource != resources.PODS:
                 has = f"the most that a given node has is {phrases.quantity(resource, most)}"
+                if not most:
+                    has = amounts.no_node_has(resource, around.largest)
                 message = f"asks for {phrases.quantity(resource, amount)}, and {has}: it never fits"
                 yield Remark(path=(*template.path, "spec", "containers"), message=message)
 

@@ -118,6 +118,46 @@ def test_a_trap_is_told_once_with_its_place(
     assert (subject, said[: len(words)]) == (where, words[:30])
 
 
+@pytest.mark.parametrize(
+    ("configured", "where", "words"),
+    [
+        (
+            parsed(GOOD[0], "priority gang sla", "overcommit predicates proportion"),
+            "sla",
+            "jobs whose waiting time is over get no reserved nodes because of gang; put sla into",
+        ),
+        (
+            parsed(GOOD[0], "priority gang", "sla overcommit predicates proportion"),
+            "sla",
+            "jobs whose waiting time is over are refused all the same by overcommit and proportio",
+        ),
+        (
+            parsed(GOOD[0], GOOD[1], f"{GOOD[2]} resourcequota"),
+            "resourcequota",
+            "preempt and reclaim release nothing of a ResourceQuota: a job that exceeds one waits",
+        ),
+        (
+            parsed("enqueue, allocate, backfill, preempt", *GOOD[1:], compatibility="volcano"),
+            "actions",
+            "with compatibility: volcano, preempt evicts nobody for jobs that enqueue keeps Pend",
+        ),
+    ],
+)
+def test_plugins_that_undo_others_are_told(
+    configured: policy.Policy, where: str, words: str
+) -> None:
+    """With the names of both."""
+    (trap,) = policies.traps(configured, autoscaler=False)
+    assert (trap.subject, trap.message[: len(words)]) == (where, words)
+
+
+def test_admission_without_evictions_is_no_trap() -> None:
+    """Nor a quota, where nobody is evicted."""
+    words = "enqueue, allocate, backfill"
+    assert told(parsed(words, *GOOD[1:], compatibility="volcano")) == []
+    assert told(parsed(words, GOOD[1], f"{GOOD[2]} resourcequota")) == []
+
+
 def test_sla_in_a_tier_before_is_no_trap() -> None:
     """Where it has its say."""
     assert told(parsed(GOOD[0], "sla", *GOOD[1:])) == []

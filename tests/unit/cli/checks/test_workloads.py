@@ -66,6 +66,18 @@ def pod(**arguments: Any) -> Document:
     return {"apiVersion": "v1", "kind": "Pod", **made}
 
 
+def asking(resource: str) -> Document:
+    """A bare pod that asks for one of a resource."""
+    made = pod()
+    made["spec"]["containers"][0]["resources"]["requests"][resource] = "1"
+    return made
+
+
+def labelled(document: Document, labels: dict[str, str]) -> Document:
+    """The object or template, with labels."""
+    return {**document, "metadata": {**document.get("metadata", {}), "labels": labels}}
+
+
 def ray(**head: Any) -> Document:
     """A RayCluster with one group of workers."""
     groups = [{"replicas": 2, "template": template()}]
@@ -110,6 +122,17 @@ RIGHT = {
         thing("apps/v1", "Deployment", {"template": template(scheduler=None)})
     ],
     "a queue that is given": [A_QUEUE, job({QUEUE: "lab"})],
+    "Kueue's queue beside ours": [
+        labelled(job({QUEUE: "lab"}), {"kueue.x-k8s.io/queue-name": "user-queue"})
+    ],
+    "Kueue's queue for somebody else's pods": [
+        labelled(job(template=template(scheduler=None)), {"kueue.x-k8s.io/queue-name": "q"})
+    ],
+    "a Volcano Job's pod": [
+        labelled(pod(annotations={GROUP: "podgroup-5"}), {"volcano.sh/queue-name": "lab"})
+    ],
+    "a queue of a Volcano Job": [labelled(volcano_job(queue="lab"), {QUEUE: "lab"})],
+    "a queue for KubeRay": [labelled(ray(), {"volcano.sh/queue-name": "lab"})],
     "a pod that fits": [A_NODE, pod(cpu="4")],
     "no spec": [{"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "w"}}],
     "no template": [thing("ray.io/v1", "RayCluster", {"workerGroupSpecs": [None, 5]})],
@@ -133,6 +156,47 @@ WRONG = {
         "spec.template.spec.schedulerName",
         f"is default-scheduler, which doesn't look at {MIN_MEMBER}; name vscheduler",
     ),
+    "a PodGroup in a label": (
+        [labelled(pod(), {GROUP: "g"})],
+        f"metadata.labels.{GROUP}",
+        f"is no label but an annotation; write annotation {GROUP}: g",
+    ),
+    "a queue in a label": (
+        [job(template=labelled(template(), {QUEUE: "lab"}))],
+        f"spec.template.metadata.labels.{QUEUE}",
+        f"is no label but an annotation; write annotation {QUEUE}: lab",
+    ),
+    "a queue in a label of a CronJob's Jobs": (
+        [
+            thing(
+                "batch/v1",
+                "CronJob",
+                {"jobTemplate": labelled({"spec": {"template": template()}}, {QUEUE: "lab"})},
+            )
+        ],
+        f"spec.jobTemplate.metadata.labels.{QUEUE}",
+        f"is no label but an annotation; write annotation {QUEUE}: lab",
+    ),
+    "a queue in a label of a Volcano Job": (
+        [labelled(volcano_job(), {QUEUE: "lab"})],
+        f"metadata.labels.{QUEUE}",
+        "is no label but an annotation; write spec.queue: lab",
+    ),
+    **{
+        f"{key} of {whose}": (
+            [labelled(job(), {key: "lab"})],
+            f"metadata.labels.{key}",
+            f"is for {whose} only; write annotation {meant}: lab",
+        )
+        for key, whose, meant in (
+            ("volcano.sh/queue-name", "Volcano's job controller", QUEUE),
+            ("kueue.x-k8s.io/queue-name", "Kueue", QUEUE),
+            ("kai.scheduler/queue", "KAI", QUEUE),
+            ("runai/queue", "KAI", QUEUE),
+            ("scheduling.x-k8s.io/pod-group", "coscheduling", GROUP),
+            ("pod-group.scheduling.sigs.k8s.io", "coscheduling", GROUP),
+        )
+    },
     "no PodGroup": (
         [pod(annotations={GROUP: "train"})],
         f"metadata.annotations.{GROUP}",
@@ -245,6 +309,11 @@ WRONG = {
         [A_NODE, ray(cpu="5")],
         "spec.headGroupSpec.template.spec.containers",
         "asks for 5 cpu, and the most that a given node has is 4 cpu: it never fits",
+    ),
+    "a resource that no node has": (
+        [A_NODE, asking("gpu")],
+        "spec.containers",
+        "asks for 1 gpu, and no given node has gpu; did you mean amd.com/gpu or nvidia.com/gpu?",
     ),
     "a template that can't be read": (
         [job(template=template(cpu="4x"))],
