@@ -13,13 +13,21 @@ class Spot(contracts.Plugin):
     def open(self, session):
         self.job_states = session.job_states
         self.welcome = str(self.argument("spot.queues")).replace(",", " ").split()
-        column, _ = session.snapshot.nodes.layout.label(str(self.argument("spot.label")))
-        self.spot = column >= 0
+        self.label = str(self.argument("spot.label"))
+
+    def queue_nodes(self, queue, layout):
+        return None if queue.name in self.welcome else ~self._spot(layout)
 
     def filter_nodes(self, task, nodes):
         if self.job_states[task.job].job.queue in self.welcome:
             return []
-        return [contracts.FilterResult("node(s) were spot nodes", ~nodes.of(self.spot))]
+        return [
+            contracts.FilterResult("node(s) were spot nodes", ~nodes.of(self._spot(nodes.layout)))
+        ]
 
     def score_nodes(self, task, nodes):
-        return 100.0 * nodes.of(self.spot)
+        return 100.0 * nodes.of(self._spot(nodes.layout))
+
+    def _spot(self, layout):
+        column, _ = layout.label(self.label)
+        return column >= 0

@@ -1,6 +1,6 @@
 """Plugins that read annotations and labels of pods: what is declared is part of the pod class."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -8,9 +8,10 @@ import pytest
 
 from tests import pictures, running
 from vscheduler.core import actions, compat, plugins
-from vscheduler.core.api import contracts
+from vscheduler.core.api import contracts, views
 from vscheduler.core.config import policy
 from vscheduler.core.model import decisions, jobs
+from vscheduler.core.model import nodes as tables
 from vscheduler.core.session import declared_reads
 from vscheduler.simulator import run
 
@@ -28,6 +29,12 @@ class Rooms(contracts.Plugin):
     def open(self, session: contracts.Session) -> None:
         """Keep the names of the nodes."""
         self._names = np.array(session.snapshot.nodes.layout.names)
+
+    def class_nodes(self, pod_class: jobs.PodClass, layout: tables.NodeLayout) -> tables.Mask:
+        """Return the named node."""
+        hints = pod_class.hints
+        mask: tables.Mask = np.array(layout.names) == (hints.get(ROOM) or hints.get("label node"))
+        return mask
 
     def filter_nodes(
         self, task: jobs.Task, nodes: contracts.NodeView
@@ -57,6 +64,28 @@ class Ordering(contracts.Plugin):
     def task_key(self, task: jobs.Task) -> float:
         """Return what the pod says."""
         return float(task.annotations[ROOM])
+
+
+class OfGroups(Rooms):
+    """Looks for the room in the PodGroup, in some way."""
+
+    read: ClassVar[Callable[[jobs.Job], object]]
+
+    def open(self, session: contracts.Session) -> None:
+        """Keep the jobs, too."""
+        super().open(session)
+        self._states = session.job_states
+
+    def filter_nodes(
+        self, task: jobs.Task, nodes: contracts.NodeView
+    ) -> Sequence[contracts.FilterResult]:
+        """Refuse all nodes if the PodGroup has a room."""
+        refused = bool(type(self).read(self._states[task.job].job))
+        return [contracts.FilterResult("node(s) were closed", np.full(nodes.size, not refused))]
+
+    def job_key(self, state: views.JobState) -> tuple[bool]:
+        """Return what the PodGroup says: this is asked about each job."""
+        return (ROOM in state.job.annotations,)
 
 
 def _pod(name: str, **metadata: Any) -> dict[str, Any]:
@@ -132,6 +161,51 @@ def test_an_undeclared_read_is_a_failure_of_the_plugin(
         f"add it to {attribute} of the plugin"
     )
     assert len(result.binds) == (3 if hook == "task_key" else 0)
+
+
+@pytest.mark.parametrize(
+    ("read", "what", "attribute"),
+    [
+        (lambda job: job.annotations.get(ROOM), f"annotation {ROOM}", "reads_annotations"),
+        (lambda job: ROOM in job.annotations, f"annotation {ROOM}", "reads_annotations"),
+        (lambda job: job.annotations[ROOM], f"annotation {ROOM}", "reads_annotations"),
+        (lambda job: list(job.annotations), "annotations", "reads_annotations"),
+        (lambda job: dict(job.annotations), "annotations", "reads_annotations"),
+        (lambda job: [*job.annotations.items()], "annotations", "reads_annotations"),
+        (lambda job: [*job.annotations.values()], "annotations", "reads_annotations"),
+        (lambda job: job.labels.get("node"), "label node", "reads_labels"),
+    ],
+)
+def test_texts_of_podgroups_are_no_part_of_a_class(
+    read: Callable[[jobs.Job], object], what: str, attribute: str
+) -> None:
+    """A filter that reads them fails, with the names of the plugin, the hook and the text."""
+    plugin = type("OfGroups", (OfGroups,), {"read": staticmethod(read)})
+    (fault,) = _decided(plugin).faults
+    assert (fault.plugin, fault.hook) == ("rooms", "filter_nodes")
+    assert fault.error == (
+        f"UndeclaredReadError: plugin rooms reads {what} of a PodGroup in filter_nodes, whose "
+        "answer counts for equal pods of other PodGroups, too: write it on the pods, and add it to "
+        f"{attribute} of the plugin"
+    )
+
+
+def test_a_filter_without_nodes_for_shares_is_refused() -> None:
+    """Shares would count nodes that it refuses."""
+
+    class FiltersOnly(contracts.Plugin):
+        name = "rooms"
+        filter_nodes = Rooms.filter_nodes
+
+    tree = {"actions": "allocate", "tiers": [TIER]}
+    known = (*plugins.PLUGINS, FiltersOnly)
+    parsed = policy.parse(tree, known, actions.ACTIONS, compat.VOLCANO)
+    (problem,) = parsed.problems
+    assert str(problem) == (
+        "tiers[0].plugins[1].name: plugin rooms defines filter_nodes without class_nodes or "
+        "queue_nodes, so shares would count nodes that it refuses: define class_nodes, too, which "
+        "returns None if it depends on what runs there"
+    )
 
 
 def test_our_plugins_read_nothing_undeclared(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from vscheduler.core import cycle, plugins
 from vscheduler.core.api import contracts
 from vscheduler.core.config import policy
 from vscheduler.core.model import decisions, jobs
+from vscheduler.core.model import nodes as tables
 
 MANY_NODES = "\n".join(f"node n{number:02} cpu=16" for number in range(12))
 PICTURE = f"""{MANY_NODES}
@@ -25,6 +26,11 @@ class TwoOnANode(contracts.Plugin):
     """At most two pods on one node, of those that were placed in this cycle."""
 
     name = "two-on-a-node"
+    nodes_last = True
+
+    def class_nodes(self, pod_class: jobs.PodClass, layout: tables.NodeLayout) -> None:
+        """Return None: empty nodes take any pod."""
+        del pod_class, layout
 
     def open(self, session: contracts.Session) -> None:
         """Nobody was placed yet."""
@@ -56,6 +62,11 @@ class LooksForThem(contracts.Plugin):
     """At most two pods on one node. It takes no notes: the session knows who is where."""
 
     name = "looks-for-them"
+    nodes_last = True
+
+    def class_nodes(self, pod_class: jobs.PodClass, layout: tables.NodeLayout) -> None:
+        """Return None: empty nodes take any pod."""
+        del pod_class, layout
 
     def open(self, session: contracts.Session) -> None:
         """Nothing is counted yet."""

@@ -12,6 +12,7 @@ from vscheduler.core import actions, compat, plugins
 from vscheduler.core.api import contracts
 from vscheduler.core.config import policy
 from vscheduler.core.model import jobs
+from vscheduler.core.model import nodes as tables
 from vscheduler.explain import remedies, wording
 from vscheduler.sandbox import contents
 from vscheduler.simulator import run
@@ -226,6 +227,11 @@ class Reserved(contracts.Plugin):
     """A plugin that isn't built in, and refuses all nodes."""
 
     name = "reserved"
+    nodes_last = True
+
+    def class_nodes(self, pod_class: jobs.PodClass, layout: tables.NodeLayout) -> None:
+        """Return None: empty nodes take any pod."""
+        del pod_class, layout
 
     def filter_nodes(
         self, task: jobs.Task, nodes: contracts.NodeView

@@ -8,9 +8,13 @@ task comes next; whether a job may start; which nodes a pod may use, and which n
         name = "reserved"
         arguments = {"reserved.label": Argument(str, "example.com/reserved")}
 
+        def class_nodes(self, pod_class, layout):
+            column, _ = layout.label(self.argument("reserved.label"))
+            return column < 0
+
         def filter_nodes(self, task, nodes):
-            column, _ = nodes.layout.label(self.argument("reserved.label"))
-            return [FilterResult("node(s) were reserved", nodes.of(column < 0))]
+            free = nodes.of(self.class_nodes(None, nodes.layout))
+            return [FilterResult("node(s) were reserved", free)]
 
         def score_nodes(self, task, nodes):
             return 10.0 * (nodes.used[:, 0] == 0)

@@ -42,6 +42,15 @@ ABOUT_WAITING = frozenset(
 ) | {"filter_nodes"}
 """Hooks that are asked about jobs without room."""
 
+ABOUT_NODES = ("class_nodes", "queue_nodes")
+"""Hooks that say which nodes count for shares."""
+
+FILTERS_ONLY = (
+    "plugin {} defines filter_nodes without class_nodes or queue_nodes, so shares would count "
+    "nodes that it refuses: define class_nodes, too, which returns None if it depends on what runs "
+    "there"
+)
+
 SECTIONS = (
     *("actions", "tiers", "configurations", "metrics", "compatibility"),
     validation.TOPOLOGY,
@@ -121,7 +130,7 @@ class Policy:
         put(self, "allocates_claims", any(allocates))
         starting = [place for place, each in enumerate(every) if "start" in each.answers]
         put(self, "starting", tuple(starting))
-        about_nodes = [each for each in every if each.answers & {"class_nodes", "queue_nodes"}]
+        about_nodes = [each for each in every if each.answers.intersection(ABOUT_NODES)]
         put(self, "nodes_last", all(each.plugin.nodes_last for each in about_nodes))
         lasts = all(each.plugin.waiting_lasts for each in every if each.answers & ABOUT_WAITING)
         admits = self.runs("enqueue") and self.runs("allocate")
@@ -384,6 +393,8 @@ def _plugin(
     if not known or name not in existing:
         return None
     plugin = existing[name]
+    if hasattr(plugin, "filter_nodes") and not any(hasattr(plugin, hook) for hook in ABOUT_NODES):
+        found.problem((*path, "name"), FILTERS_ONLY.format(name))
     arguments = found.arguments(
         (*path, "arguments"), entry.get("arguments"), plugin.arguments, f"plugin {name}"
     )

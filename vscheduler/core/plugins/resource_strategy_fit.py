@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from vscheduler.core.api import contracts
 from vscheduler.core.model import jobs, refusals, resources
+from vscheduler.core.model import nodes as tables
 
 FULL_SCORE = 100.0
 ALWAYS = (0, 1)
@@ -187,6 +188,10 @@ class ResourceStrategyFit(contracts.Plugin):
         if self._scarce.weight:
             scores += self._scarce.weight * FULL_SCORE * self._ordinary(task, nodes)
         return scores
+
+    def class_nodes(self, pod_class: jobs.PodClass, layout: tables.NodeLayout) -> None:
+        """Return None: on empty nodes, devices are free that pods without devices leave aside."""
+        del pod_class, layout
 
     def filter_nodes(
         self, task: jobs.Task, nodes: contracts.NodeView

@@ -1,7 +1,8 @@
 """Declared reads: a plugin that answers about nodes sees what it declares of a pod's texts.
 
-Answers of these hooks are kept per pod class and queue. An undeclared read raises, as any failure
-of a plugin does, and isn't answered from another pod of the class.
+Answers of these hooks are kept per pod class and queue, whatever PodGroup a pod belongs to. An
+undeclared read raises, as any failure of a plugin does, and isn't answered from another pod of the
+class. So does a read of a PodGroup's texts.
 """
 
 import inspect
@@ -12,7 +13,7 @@ from typing import Any
 import msgspec
 
 from vscheduler.core.api import contracts
-from vscheduler.core.model import jobs, pod_texts
+from vscheduler.core.model import group_texts, jobs, pod_texts
 
 KEPT_PER_CLASS = frozenset(
     {"filter_nodes", "outlook", "row_outlook", "score_node_set", "score_nodes"}
@@ -33,7 +34,11 @@ def method(plugin: type[contracts.Plugin], hook: str) -> Callable[..., Any]:
     reads = pod_texts.reads(plugin)
 
     def guarded(opened: object, task: jobs.Task, *others: object) -> object:
-        return found(opened, _as_declared(task, reads), *others)
+        token = group_texts.READER.set((plugin.name, hook))
+        try:
+            return found(opened, _as_declared(task, reads), *others)
+        finally:
+            group_texts.READER.reset(token)
 
     return guarded
 

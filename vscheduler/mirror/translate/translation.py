@@ -10,6 +10,7 @@ import msgspec
 
 from vscheduler.core.model import (
     constraints,
+    group_texts,
     jobs,
     nodes,
     pod_affinity,
@@ -239,8 +240,8 @@ def pod_group(group: wire.PodGroup, default_queue: str) -> Group:
             sub_groups=_sub_groups(spec.sub_group_policy),
             hard_topology=next(_hard_topologies(spec), ""),
             state=_state(group.status),
-            annotations=metadata.annotations,
-            labels=metadata.labels,
+            annotations=group_texts.GroupAnnotations(metadata.annotations),
+            labels=group_texts.GroupLabels(metadata.labels),
             owner=_creator(owner),
         ),
         priority_class=spec.priority_class_name,
