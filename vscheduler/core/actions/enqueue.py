@@ -6,7 +6,6 @@ group for which the cluster is full can't reclaim the share of its queue. Here t
 group expires, and a full cluster doesn't keep a queue from reclaiming.
 """
 
-import functools
 from collections.abc import Mapping
 from typing import ClassVar, TypeAlias
 
@@ -281,7 +280,7 @@ class Enqueue(contracts.Action[working.Session]):
             return True
 
         session.dispatch.refusal("job_enqueueable", state, forgive=note)
-        return next((each for each in found if not _is_cluster_full(each)), None) or next(
+        return next((each for each in found if not is_cluster_full(each)), None) or next(
             iter(found), None
         )
 
@@ -295,7 +294,7 @@ class Enqueue(contracts.Action[working.Session]):
 
         For a group that requests more than all nodes have, report only the excess.
         """
-        if _is_cluster_full(refusal):
+        if is_cluster_full(refusal):
             beyond = feasibility.beyond(session, state)
             if beyond:
                 return reasons.of(state, decisions.ReasonCode.NEVER_FITS, shortages=beyond)
@@ -303,19 +302,6 @@ class Enqueue(contracts.Action[working.Session]):
         if self._relief.is_waived(state, refusal):
             return replace(reason, never_preempts=True)
         return reason
-
-
-def refusal(
-    session: working.Session, state: job_state.JobState
-) -> decisions.AdmissionFailure | None:
-    """Return why plugins refuse the group; None if no plugin does. A full cluster is the last of
-    all reasons, returned only without any other.
-    """
-    ask = functools.partial(session.dispatch.refusal, "job_enqueueable", state)
-    found = ask()
-    if found is None or not _is_cluster_full(found):
-        return found
-    return ask(forgive=_is_cluster_full) or found
 
 
 def reason_of(state: job_state.JobState, refusal: decisions.AdmissionFailure) -> decisions.Reason:
@@ -345,6 +331,6 @@ def _most_to_promise(session: working.Session, queue: queues.Queue) -> Mapping[s
     return dict(zip(session.space.names, most, strict=True))
 
 
-def _is_cluster_full(refusal: decisions.AdmissionFailure) -> bool:
+def is_cluster_full(refusal: decisions.AdmissionFailure) -> bool:
     """Whether more nodes would help."""
     return refusal.code is decisions.ReasonCode.CLUSTER_FULL

@@ -93,7 +93,14 @@ class VolcanoEnqueue(enqueue.Enqueue):
         """Return why the group isn't admitted. A group without minResources is admitted without
         asking any plugin, even into a closed queue.
         """
-        return None if state.job.min_resources is None else enqueue.refusal(session, state)
+        if state.job.min_resources is None:
+            return None
+        found = session.dispatch.refusal("job_enqueueable", state)
+        if found is None or not enqueue.is_cluster_full(found):
+            return found
+        # A full cluster is the last of all reasons, returned only without any other.
+        forgive = enqueue.is_cluster_full
+        return session.dispatch.refusal("job_enqueueable", state, forgive=forgive) or found
 
     def _refused(
         self,
