@@ -13,13 +13,11 @@ import msgspec
 from vscheduler.cli import screen
 from vscheduler.cli.queue import ancestors, cluster_client, completion
 from vscheduler.mirror import plain_text
+from vscheduler.mirror.translate import translation
 
 WANTED_STATE = "vscheduler.io/wanted-state"
 REFUSAL = "vscheduler.io/WantedState"
 """Type of the condition that explains why a queue differs from its owner's wish."""
-
-CLOSED_BY_PARENT = "volcano.sh/closed-by-parent"
-"""Annotation of a queue that was closed with an ancestor."""
 
 OPEN, CLOSED, CLOSING = "Open", "Closed", "Closing"
 Command = TypeVar("Command", bound=Callable[..., None])
@@ -193,6 +191,8 @@ def _refused(name: str, queue: cluster_client.Object) -> str:
         if each.get("type") == REFUSAL and each.get("status") == "False":
             return f"queue {name}: {each.get('message', '')}"
     marks = (queue.get("metadata") or {}).get("annotations") or {}
-    if CLOSED_BY_PARENT in marks:  # the only hint with Volcano's CRD, which lacks conditions
+    if (
+        translation.CLOSED_BY_PARENT in marks
+    ):  # the only hint with Volcano's CRD, which lacks conditions
         return f"queue {name}: a queue above it is closed; this one opens with it"
     return ""
