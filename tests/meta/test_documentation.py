@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import inspect
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +14,7 @@ from vscheduler.cli import main
 from vscheduler.controllers.queues import queue_reconcile
 from vscheduler.core.model import decisions, queues
 from vscheduler.daemon.observability import metric_table
-from vscheduler.mirror import queue_status
+from vscheduler.mirror import gang_wording, queue_status, wording
 from vscheduler.mirror.translate import group_names
 
 ROOT = Path(__file__).parents[2]
@@ -214,6 +215,22 @@ def test_every_reason_to_wait_is_in_the_docs() -> None:
     assert [each.strip("`") for each in explained] == codes
     advised = cells(section("operations.md", "What to do when a job waits"), 0)[2:]
     assert sorted(code for cell in advised for code in quoted(cell)) == sorted(codes)
+
+
+LIMITS = ("may have at most", "beside the", "kept for")
+"""Words of sentences about limits, where waiting may not help."""
+
+
+def test_sentences_about_limits_are_in_the_docs() -> None:
+    """Both tables say them as wording does."""
+    source = "".join(inspect.getsource(module) for module in (wording, gang_wording))
+    sentences = re.sub(r"\{[^}]*\}", "…", source)
+    assert [words for words in LIMITS if words not in sentences] == []
+    for page, title in (
+        ("simulate.md", "Reasons"),
+        ("operations.md", "What to do when a job waits"),
+    ):
+        assert [words for words in LIMITS if words not in section(page, title)] == []
 
 
 def test_every_condition_of_queues_is_in_the_docs() -> None:
