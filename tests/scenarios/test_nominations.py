@@ -52,6 +52,20 @@ def test_the_older_promise_is_kept_first() -> None:
     assert result.carried.nominations == {"new-00000": "n1"}
 
 
+def test_a_new_process_takes_nominations_of_older_jobs_for_the_older_ones() -> None:
+    """Names and priorities say nothing about whose nomination came first."""
+    picture = """
+        node  n1 cpu=2
+        queue q
+        job   q/anew  min=1 cpu=1 age=1 priority=5 nominated=n1 -
+        job   q/old   min=1 cpu=1 age=9 nominated=n1 -
+        job   q/gone  min=1 cpu=1   ~n1
+        """
+    result = running.run(pictures.documents(picture), TREE)
+    assert [bind.task.name for bind in result.binds] == ["old-0"]
+    assert result.carried.nominations == {"anew-00000": "n1"}
+
+
 def test_a_new_process_evicts_nobody_else_for_a_job_that_waits_for_its_victims() -> None:
     """The job in front is older, and nothing may be evicted for it: it would take the place."""
     picture = """

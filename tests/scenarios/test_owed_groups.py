@@ -155,12 +155,13 @@ def test_promises_to_less_important_groups_give_way() -> None:
         node  n1 cpu=5   node n2 cpu=5
         queue q
         job   q/runs  phase=Running min=4 minresources=cpu:4 n1*2 n2*2
-        job   q/stuck phase=Inqueue minresources=cpu:5 min=1 cpu=5 age=9 -
+        job   q/stuck phase=Inqueue minresources=cpu:5 min=1 cpu=5 age=9 priority={} -
         job   q/next  phase=Pending minresources=cpu:2 min=1 cpu=2 priority={} -
         """
-    (equal,) = cycles(picture.format(0))
-    assert phases(equal)["next"] == "Pending"
-    (above,) = cycles(picture.format(5))
+    for stuck, waiting in ((1, 1), (5, 1)):
+        (kept,) = cycles(picture.format(stuck, waiting))
+        assert phases(kept)["next"] == "Pending"
+    (above,) = cycles(picture.format(1, 5))
     assert {bind.task.name for bind in above.binds} == {"next-0"}
 
 

@@ -33,6 +33,8 @@ def estimate(expression: str) -> int:
         ("'{}'.split('').join('{}') == ''", 2),
         ("'%s'.format(['{}']) == ''", 1),
         ("['{}'].map(x, x + x).all(x, x.replace('a', x) == '')", 2),
+        ("'{}'.split('').map(x, '{}').join('').replace('a', '{}') == ''", 3),
+        ("'{}'.split('').all(x, '{}'.split('') != [x])", 3),
         ("'{}'.split('').all(x, '{}'.split('').all(y, x != y))", 2),
     ],
 )
