@@ -130,11 +130,11 @@ def _own(session: working.Session, state: job_state.JobState) -> Places:
 def loose(session: working.Session, state: job_state.JobState) -> list[jobs.Task]:
     """Return the pods of other jobs that wait on nodes which nothing keeps for them."""
     decided = session.decided
-    return [
-        waits.task
-        for uid, waits in decided.pipelined.items()
-        if uid not in decided.nominations and waits.task.job != state.job.id
-    ]
+    found = decided.pipelined.keys() - decided.nominations.keys()
+    others = {uid for uid in found if decided.pipelined[uid].task.job != state.job.id}
+    if not others:  # asked for each plan, with thousands of pods that are nominated
+        return []
+    return [waits.task for uid, waits in decided.pipelined.items() if uid in others]
 
 
 def _may_rest_on(session: working.Session, task: jobs.Task, others: Collection[jobs.Task]) -> bool:
