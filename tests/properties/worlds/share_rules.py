@@ -47,7 +47,8 @@ def losers_keep_their_shares(moment: moments.Moment) -> Iterable[str]:
             if not any(_was_over(moment, claim, loser, pods, each) for each in columns):
                 yield f"WITHIN {_story(moment, claim, loser)}"
             elif moment.is_calm and not any(
-                _stays_above(moment, claim, loser, each) for each in columns
+                _stays_above(moment, claim, loser, each) or _is_borrowed(moment, loser, pods, each)
+                for each in columns
             ):
                 yield f"BELOW {_story(moment, claim, loser)}"
 
@@ -190,6 +191,21 @@ def _stays_above(moment: moments.Moment, claim: Claim, loser: str, resource: str
     owed = max(_due(moment, claim.queue, resource), due * mine / theirs)
     ends = claim.after[claim.queue][resource] / owed if owed else 0.0
     return _part(moment, claim.after, loser, resource) >= min(1.0, ends) - NEAR
+
+
+def _is_borrowed(
+    moment: moments.Moment, loser: str, pods: Sequence[manifests.Document], resource: str
+) -> bool:
+    """Whether all of a gang goes that can't run on what its queue deserves: it was lent."""
+    for group in set(map(censuses.group_of, pods)):
+        spec = moment.census.groups[group]["spec"]
+        asked = sorted(
+            censuses.request(pod)[resource] for pod in pods if censuses.group_of(pod) == group
+        )
+        least = sum(asked[: spec["minMember"]])
+        if len(asked) >= spec["minMember"] and least > _due(moment, loser, resource):
+            return True
+    return False
 
 
 def _weight(moment: moments.Moment, queue: str) -> int:
