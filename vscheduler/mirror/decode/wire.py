@@ -91,6 +91,18 @@ class PodResourceClaimStatus(Struct, frozen=True):
     resource_claim_name: str | None = None
 
 
+class PodSchedulingGroup(Struct, frozen=True):
+    """core/v1 PodSchedulingGroup: the scheduling.k8s.io PodGroup of a pod."""
+
+    pod_group_name: str = ""
+
+
+class WorkloadReference(Struct, frozen=True):
+    """core/v1 WorkloadReference of Kubernetes 1.35: a group of a scheduling.k8s.io Workload."""
+
+    name: str = ""
+
+
 class PodSpec(Struct, frozen=True):
     """core/v1 PodSpec."""
 
@@ -109,6 +121,8 @@ class PodSpec(Struct, frozen=True):
     affinity: wire_terms.Affinity | None = None
     tolerations: list[wire_terms.Toleration] = []
     scheduling_gates: list[object] = []
+    scheduling_group: PodSchedulingGroup | None = None
+    workload_ref: WorkloadReference | None = None
     topology_spread_constraints: list[wire_terms.SpreadConstraint] = []
     resource_claims: list[PodResourceClaim] = []
     volumes: list[wire_volumes.Volume] = []

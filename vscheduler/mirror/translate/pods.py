@@ -301,7 +301,25 @@ def check_supported(pod: wire.Pod) -> None:
         if source is not None and not source.claim_name:
             place = f"spec.volumes[{at}].persistentVolumeClaim.claimName"
             raise fields.FieldError(place, "is missing")
+    _check_native_group(pod.spec)
     fields.check_pod_numbers(pod.metadata)
+
+
+def _check_native_group(spec: wire.PodSpec) -> None:
+    """Raise FieldError for a pod of a group of Kubernetes' own API: alone it might be useless."""
+    group, workload = spec.scheduling_group, spec.workload_ref
+    if group is not None:
+        place, named = "spec.schedulingGroup", f"PodGroup {group.pod_group_name}"
+    elif workload is not None:
+        place, named = "spec.workloadRef", f"Workload {workload.name}"
+    else:
+        return
+    says = (
+        f"names the scheduling.k8s.io {named}, which vscheduler doesn't read yet; leave "
+        f"{place.rpartition('.')[2]} out of the pod template, and say in a scheduling.volcano.sh "
+        f"PodGroup how many pods must start together"
+    )
+    raise fields.FieldError(place, says)
 
 
 def _status(pod: wire.Pod) -> jobs.TaskStatus:

@@ -264,6 +264,16 @@ UNSUPPORTED = [
         "spec.volumes[1].persistentVolumeClaim.claimName",
         "is missing",
     ),
+    (
+        {"schedulingGroup": {"podGroupName": "g"}},
+        "spec.schedulingGroup",
+        "names the scheduling.k8s.io PodGroup g, which vscheduler doesn't read yet; leave sched",
+    ),
+    (
+        {"workloadRef": {"name": "w", "podGroup": "g"}},
+        "spec.workloadRef",
+        "names the scheduling.k8s.io Workload w, which vscheduler doesn't read yet; leave workl",
+    ),
 ]
 
 
