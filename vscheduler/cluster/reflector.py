@@ -121,6 +121,8 @@ class Reflector(Generic[Event]):
         self._open: asyncio.Timeout | None = None
         self.heard_at = time.monotonic()
         """When the API server last sent anything about this kind, by time.monotonic()."""
+        self.current_at = self.heard_at
+        """The same, but for watches that were only opened: nothing may ever come through them."""
         self.listed = asyncio.Event()
         """Set once the first list was passed on to the sink; `forget` clears the event."""
         self.ever_listed = False
@@ -141,6 +143,11 @@ class Reflector(Generic[Event]):
         """Record a sign of life: a page of a list, an opened watch, or a chunk of a watch."""
         self.heard_at = time.monotonic()
         self.problem = None
+
+    def _mark_current(self) -> None:
+        """Record a sign of life that an opened watch alone isn't."""
+        self._mark_alive()
+        self.current_at = self.heard_at
 
     def forget(self) -> None:
         """Start the next run with a list."""
@@ -222,7 +229,7 @@ class Reflector(Generic[Event]):
         try:
             while True:
                 page = await ahead
-                self._mark_alive()
+                self._mark_current()
                 if not page.metadata.resourceVersion:
                     raise connection.Unavailable("a list without a version")
                 if page.metadata.continue_ == token != "":
@@ -269,6 +276,7 @@ class Reflector(Generic[Event]):
         try:
             async with asyncio.timeout(None) as self._open:
                 await self._read_lines(self._path.with_query(query))
+                self.current_at = time.monotonic()  # the server has ended a quiet watch in time
         except TimeoutError:  # `overtake` restarts the watch
             return
         finally:
@@ -285,7 +293,7 @@ class Reflector(Generic[Event]):
             self._mark_alive()
             text = responses.Lines()
             async for chunk in chunks:
-                self._mark_alive()
+                self._mark_current()
                 whole = text.take(chunk)
                 if text.waiting_bytes > responses.LINE_MAX_BYTES:
                     raise connection.Unavailable("a change without an end")

@@ -28,6 +28,11 @@ refuses, too."""
 FAILING_SECONDS = 10.0
 """How long a kind's watch may fail, while other watches work, before readiness is affected."""
 
+SILENT_SECONDS = 30.0
+"""How long nothing may come from a kind's watches. In a quiet cluster, the API server ends a watch
+after 20 s at most, and a silent watch is given up after 24 s. The rest is for opening the next
+one."""
+
 MESSAGE_MAX = 300
 
 
@@ -41,6 +46,8 @@ class WatchState(msgspec.Struct, frozen=True, kw_only=True):
     """Why the watch currently fails."""
     seconds: float = 0.0
     """How long the watch has been failing."""
+    silent_seconds: float = 0.0
+    """How long nothing has come from the kind's watches, even if they could be opened."""
 
     @property
     def refused(self) -> bool:
@@ -51,6 +58,11 @@ class WatchState(msgspec.Struct, frozen=True, kw_only=True):
             case connection.Forbidden(status=status):
                 return status == 403
         return False
+
+    @property
+    def silent(self) -> bool:
+        """Whether watches are open, as it seems, and nothing comes through them."""
+        return self.listed and not self.refused and self.silent_seconds >= SILENT_SECONDS
 
     @property
     def absent(self) -> bool:
@@ -83,6 +95,8 @@ def report(watches: Sequence[WatchState], lease_statuses: Iterable[api.LeaseStat
             waits.append(f"{each.kind} is needed, and refused: {_clean(str(each.problem))}")
         elif not unreachable and each.seconds >= FAILING_SECONDS:
             waits.append(f"{each.kind} can't be followed: {_clean(str(each.problem))}")
+    if not waits:
+        waits += _silent(watches)
     missing = [each.kind.value for each in watches if not (each.listed or each.absent)]
     if missing:
         waits.append(f"the first lists aren't in yet: {', '.join(missing)}")
@@ -104,6 +118,16 @@ def _unreachable(watches: Sequence[WatchState], lease_statuses: Iterable[api.Lea
             return status.problem
     failing = [each for each in watches if each.problem is not None and not each.refused]
     return str(failing[0].problem) if failing and len(failing) == len(watches) else ""
+
+
+def _silent(watches: Iterable[WatchState]) -> list[str]:
+    """Return which watches are silent, if they are of a kind that is needed."""
+    found = [each for each in watches if each.silent]
+    if not any(each.kind in NEEDED for each in found):
+        return []
+    names = ", ".join(each.kind.value for each in found)
+    seconds = max(each.silent_seconds for each in found)
+    return [f"the watches of {names} have been silent for {seconds:.0f} s: no changes are seen"]
 
 
 def _clean(message: str) -> str:

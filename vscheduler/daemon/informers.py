@@ -178,6 +178,7 @@ class Informers:
             listed=watch.ever_listed,
             problem=watch.problem,
             seconds=time.monotonic() - watch.problem_since if watch.problem else 0.0,
+            silent_seconds=time.monotonic() - watch.current_at,
         )
 
     def start(self, group: asyncio.TaskGroup) -> None:

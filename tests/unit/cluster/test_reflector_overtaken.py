@@ -32,6 +32,8 @@ class Silent:
     asked: list[dict[str, str]] = field(default_factory=list)
     transports: list[object] = field(default_factory=list)
     refuse: int = 0
+    ends: bool = False
+    """Whether watches end at once, as others do after their time."""
 
     @property
     def watches(self) -> list[str]:
@@ -48,6 +50,8 @@ class Silent:
         self.transports.append(request.transport)
         response = web.StreamResponse()
         await response.prepare(request)
+        if self.ends:
+            return response
         said = 0
         while request.transport is not None and not request.transport.is_closing():
             for line in self.say[said:]:
@@ -127,6 +131,29 @@ async def test_when_it_was_heard_of_is_told(serve: Serve) -> None:
         server.say.append(test_reflector.line("BOOKMARK", 11))
         await patience.until(lambda: watch.heard_at > granted)
     assert seen == [("REPLACE", "")]
+
+
+async def test_a_watch_that_was_only_opened_is_not_current(serve: Serve) -> None:
+    """Nothing may ever come through it, watch after watch; a bookmark shows that it works."""
+    server = Silent()
+    pace = reflector.Pace(silence_seconds=0.2, retry_seconds=0.01, at_once_seconds=0)
+    async with running(serve, server, pace) as (watch, _):
+        await patience.until(lambda: server.watches)
+        listed = watch.current_at
+        await patience.until(lambda: len(server.watches) == 4)
+        assert watch.heard_at > watch.current_at == listed
+        server.say.append(test_reflector.line("BOOKMARK", 11))
+        await patience.until(lambda: watch.current_at > listed)
+
+
+async def test_a_quiet_watch_that_ends_in_time_is_current(serve: Serve) -> None:
+    """So an idle cluster isn't a silent one."""
+    server = Silent(ends=True)
+    async with running(serve, server) as (watch, _):
+        await patience.until(lambda: server.watches)
+        opened = watch.current_at
+        await patience.until(lambda: watch.current_at > opened)
+        assert not watch.problem
 
 
 async def test_watches_are_short_and_silence_is_longer_than_any(serve: Serve) -> None:

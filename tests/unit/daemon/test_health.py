@@ -2,7 +2,9 @@ from typing import Any
 
 import pytest
 from aiohttp import ClientSession
+from msgspec.structs import replace
 
+from vscheduler.cluster import reflector
 from vscheduler.cluster.http import connection
 from vscheduler.daemon import health, settings
 from vscheduler.daemon.leader_election import api
@@ -199,6 +201,28 @@ def test_a_server_that_does_not_answer_the_election_can_not_be_reached() -> None
     found = health.report([state(Kind.POD)], lease_statuses)
     assert found.waits == ("the API server can't be reached: no answer [2J",)
     assert health.report([state(Kind.POD)], lease_statuses[:1]).waits == ()
+
+
+def test_watches_that_are_silent_are_named() -> None:
+    """Though they were opened, or are just being opened again; not one that ends in time."""
+    silent = [
+        replace(state(Kind.POD), silent_seconds=34.0),
+        replace(state(Kind.CLAIM), silent_seconds=54.6),
+        replace(state(Kind.NODE, NO_ANSWER, seconds=0.5), silent_seconds=31.0),
+        replace(state(Kind.QUEUE), silent_seconds=24.0),
+    ]
+    (told,) = health.report(silent).waits
+    assert told == (
+        "the watches of Pod, PersistentVolumeClaim, Node have been silent for 55 s: "
+        "no changes are seen"
+    )
+    assert not health.report([state(Kind.POD), *silent[1:2]]).waits
+
+
+def test_an_idle_cluster_is_not_silent() -> None:
+    """The server ends each watch before that, and the reflector each one that it doesn't end."""
+    pace = reflector.Pace()
+    assert pace.silence_seconds + pace.retry_seconds < health.SILENT_SECONDS
 
 
 def test_a_kind_that_can_not_be_followed_for_long_is_named() -> None:
