@@ -34,6 +34,8 @@ PLUGIN_SECONDS = 30.0
 """Time limit of a credential plugin."""
 BEFORE_END = dt.timedelta(minutes=5)
 """How long before expiry a plugin's token is replaced."""
+FIRST_SECONDS = 5.0
+"""How long the first read is tried again while there is a file: it may be about to be rewritten."""
 RUN_OUT_SECONDS = 60.0
 """Minimum time between two runs of a plugin because of expiry, however short-lived the tokens
 are."""
@@ -96,8 +98,24 @@ class Credentials:
 
     @classmethod
     async def read(cls, access: Access) -> Self:
-        """Read the credentials for the first time. Raises CredentialsError."""
-        return cls(access, await _read(access))
+        """Read the credentials for the first time, again and again while a file may be half
+        written.
+
+        Raises CredentialsError.
+        """
+        deadline = time.monotonic() + FIRST_SECONDS
+        warned = False
+        while True:
+            try:
+                return cls(access, await _read(access))
+            except CredentialsError as error:
+                there = any(each.is_file() for each in _first_files(access))
+                if not there or time.monotonic() >= deadline:
+                    raise
+                if not warned:
+                    log.warning("credentials.unusable", message=str(error), retry=True)
+                warned = True
+            await asyncio.sleep(min(LOOK_SECONDS, FIRST_SECONDS) / 5)
 
     @property
     def held(self) -> Held:
@@ -209,16 +227,14 @@ async def _read(access: Access, last: _Found | None = None) -> _Found:
         user = _user(loader)
         of_token = {each: each.read_text().strip() for each in _token_file(user)}
     except Exception as error:  # the library raises errors of many types for a bad file
-        where = access.kubeconfig or "neither flags, nor a pod's own, nor ~/.kube/config"
-        why = str(error).partition("{")[0]  # the library prints whole objects, secrets included
-        raise CredentialsError(f"no usable credentials ({where}): {why}") from error
+        raise CredentialsError(_why(access, first, error)) from error
     if (_digest(first), _digest(material)) != (before, tls):
-        raise CredentialsError("their files are being written")
+        raise CredentialsError(f"{_listed((*first, *material))}: being written just now")
     for path, text in of_token.items():
         if not text:
             raise CredentialsError(f"{path} is empty")
         if text != token.removeprefix("Bearer "):
-            raise CredentialsError("their files are being written")
+            raise CredentialsError(f"{path}: being written just now")
     files = (*first, *material, *of_token)
     return _Found(
         configuration=configuration,
@@ -229,6 +245,28 @@ async def _read(access: Access, last: _Found | None = None) -> _Found:
         plugin=user is not None and "exec" in user,
         ends=getattr(loader, "exec_plugin_expiry", None),
     )
+
+
+def _why(access: Access, first: Iterable[Path], error: Exception) -> str:
+    """Return why there are no credentials, with the file and the cause."""
+    where = access.kubeconfig or "neither flags, nor a pod's own, nor ~/.kube/config"
+    why = str(error).partition("{")[0]  # the library prints whole objects, secrets included
+    if access.kubeconfig and not any(each.exists() for each in first):
+        why = "there is no such file"
+    elif access.kubeconfig and any(map(_is_empty, first)):
+        why = "the file is empty"
+    return f"no usable credentials ({where}): {why}"
+
+
+def _is_empty(path: Path) -> bool:
+    try:
+        return not path.read_bytes()
+    except OSError:
+        return False
+
+
+def _listed(files: Iterable[Path]) -> str:
+    return ", ".join(map(str, files))
 
 
 async def _load(

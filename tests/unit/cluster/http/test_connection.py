@@ -10,7 +10,7 @@ from aiohttp import test_utils, web
 
 from tests import patience
 from tests.unit.cluster.conftest import Serve
-from vscheduler.cluster.http import connection, responses, sessions
+from vscheduler.cluster.http import connection, credentials, responses, sessions
 
 
 def status(code: int, reason: str = "", **more: Any) -> bytes:
@@ -230,11 +230,22 @@ async def test_a_kubeconfig_gives_address_and_token(tmp_path: Path) -> None:
         await link.close()
 
 
-@pytest.mark.parametrize("text", [None, "", "{]", "contexts: []"])
-async def test_a_kubeconfig_that_cannot_be_used_is_named(tmp_path: Path, text: str | None) -> None:
-    """Missing, empty, no YAML, no context: one sentence with the path."""
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (None, "there is no such file"),
+        ("", "the file is empty"),
+        ("{]", "while parsing a flow node"),
+        ("contexts: []", "Invalid kube-config file. Expected key current-context"),
+    ],
+)
+async def test_a_kubeconfig_that_cannot_be_used_is_named(
+    tmp_path: Path, text: str | None, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Missing, empty, no YAML, no context: one sentence with the path and the cause."""
+    monkeypatch.setattr(credentials, "FIRST_SECONDS", 0.1)
     path = tmp_path / "config"
     if text is not None:
         path.write_text(text)
-    with pytest.raises(connection.CredentialsError, match=str(path)):
+    with pytest.raises(connection.CredentialsError, match=rf"\({path}\): {why}"):
         await connection.Connection.open(connection.Access(kubeconfig=str(path)))

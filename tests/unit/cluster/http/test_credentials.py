@@ -189,8 +189,41 @@ async def test_trusted_authorities_are_not_loaded_for_each_refused_call(
     assert known.held.context is first.context
 
 
-async def test_what_is_wrong_is_said_without_secrets(tmp_path: Path) -> None:
+@pytest.mark.parametrize("half", ["", "apiVersion: v1\nclusters: [", "apiVersion: v1\n"])
+async def test_a_file_that_is_being_written_at_the_start_is_read_again(
+    tmp_path: Path, half: str
+) -> None:
+    """Whoever rewrites it empties it first; that is logged once."""
+    path = tmp_path / "config"
+    path.write_text(half)
+    access = connection.Access(kubeconfig=str(path))
+    with testing.capture_logs() as told:
+        reading = asyncio.create_task(credentials.Credentials.read(access))
+        await patience.until(lambda: told or reading.done())
+        await asyncio.sleep(0.05)
+        rotated.kubeconfig(path, "http://one", {"token": "new"})
+        known = await reading
+    assert known.held.headers == {"Authorization": "Bearer new"}
+    (line,) = told
+    assert (line["event"], line["retry"]) == ("credentials.unusable", True)
+    assert str(path) in line["message"]
+
+
+async def test_a_missing_file_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is a slip in a flag rather than a file that is about to come."""
+    monkeypatch.setattr(credentials, "FIRST_SECONDS", float("inf"))
+    access = connection.Access(kubeconfig=str(tmp_path / "config"))
+    with pytest.raises(connection.CredentialsError, match="there is no such file"):
+        await credentials.Credentials.read(access)
+
+
+async def test_what_is_wrong_is_said_without_secrets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It goes into the log."""
+    monkeypatch.setattr(credentials, "FIRST_SECONDS", 0.0)
     path = rotated.kubeconfig(tmp_path / "config", "http://one", {"token": "secret"})
     path.write_text(path.read_text().replace("server:", "serves:").replace("user:\n", "used:\n"))
     with pytest.raises(connection.CredentialsError) as told:
