@@ -12,7 +12,7 @@ from vscheduler.mirror.translate import bounds
 
 Decorated = TypeVar("Decorated", bound=Callable[..., None])
 
-BOUNDS_HEADING = "Bounds of one pod"
+BOUNDS_HEADING = "Bounds of one pod or PodGroup"
 
 BOUNDS_ABOUT = {
     "max_pod_affinity_terms": "Pod affinity and anti-affinity terms; a pod with more waits.",
@@ -22,6 +22,7 @@ BOUNDS_ABOUT = {
     "max_pod_tolerations": "Tolerations.",
     "max_pod_resources": "Resources named in requests.",
     "max_pod_bytes": "Size in bytes of the fields read from a pod.",
+    "max_podgroup_bytes": "Size in bytes of the fields read from a PodGroup.",
 }
 
 SCHEDULER_CONF = click.option(

@@ -134,6 +134,7 @@ class Reader:
         An object that fails is left out. With `on_error` None, the error is raised instead.
         """
         self._on_error = on_error
+        self._most = most
         self._translator = pods.Translator(scheduler_names, most, reads)
         self._scheduler_names = scheduler_names
         self._default_queue = default_queue
@@ -195,6 +196,7 @@ class Reader:
             case wire.Pod():
                 value = self._translator.pod(found)
             case wire.PodGroup():
+                self._most.check_group(found)
                 value = translation.pod_group(found, self._default_queue)
             case wire.Node():
                 node = translation.node(found)

@@ -1,4 +1,4 @@
-"""Upper bounds on the constraints of a pod.
+"""Upper bounds on the constraints of a pod, and on the size of pods and PodGroups.
 
 Every constraint costs time in each cycle, and tenants may write as many constraints as an object
 can hold. A waiting pod beyond a bound is refused with a message that names the bound. A pod with a
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Bounds(msgspec.Struct, frozen=True, kw_only=True):
-    """Bounds per pod. Each field has a flag of equal name."""
+    """Bounds per pod, or per PodGroup. Each field has a flag of equal name."""
 
     max_pod_affinity_terms: int = 10
     """Pod affinity and anti-affinity terms, required and preferred. Each costs about 30 us when its
@@ -38,6 +38,8 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     """Size in bytes of the decoded part as JSON: containers without environment, conditions,
     labels.
     """
+    max_podgroup_bytes: int = 131_072
+    """Size in bytes of the decoded part of a PodGroup as JSON: metadata, spec and conditions."""
 
     def excess(self, spec: wire.PodSpec) -> errors.FieldError | None:
         """Return an error for the first exceeded bound of the constraints, or None."""
@@ -79,6 +81,12 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
         size += sum(map(len, labels)) + sum(map(len, labels.values()))
         if size > self.max_pod_bytes:
             raise self._error("", size, "max_pod_bytes", "bytes")
+
+    def check_group(self, group: wire.PodGroup) -> None:
+        """Raise FieldError for a PodGroup beyond max_podgroup_bytes: all of it would be kept."""
+        size = len(msgspec.json.encode(group))
+        if size > self.max_podgroup_bytes:
+            raise self._error("", size, "max_podgroup_bytes", "bytes")
 
     def check_resources(self, request: Mapping[str, int]) -> None:
         """Raise FieldError for a pod beyond max_pod_resources."""

@@ -20,6 +20,7 @@ SMALL = bounds.Bounds(
     max_pod_tolerations=2,
     max_pod_resources=4,
     max_pod_bytes=4000,
+    max_podgroup_bytes=4000,
 )
 Spec = dict[str, Any]
 
@@ -174,6 +175,40 @@ def test_a_refused_pod_costs_nothing_and_is_taken_once_it_asks_for_less() -> Non
     (job,) = seen.snapshot(0.0).jobs
     assert (len(job.tasks), job.rejections) == (1, ())
     assert not seen.rejections
+
+
+LONG = "x" * 4000
+LARGE = {
+    "a role": {"spec": {"minTaskMember": {LONG: 1}}},
+    "a resource": {"spec": {"minResources": {LONG: "1"}}},
+    "a sub-group": {"spec": {"subGroupPolicy": [{"name": LONG}]}},
+    "a label": {"metadata": {"labels": {"a": LONG}}},
+    "an annotation": {"metadata": {"annotations": {"a": LONG}}},
+    "a condition": {"status": {"conditions": [{"type": "T", "message": LONG}]}},
+}
+
+
+@pytest.mark.parametrize("part", LARGE.values(), ids=LARGE)
+def test_nothing_of_a_podgroup_is_kept_that_is_too_large(part: dict[str, Any]) -> None:
+    """Whatever makes it large; its pods wait, and start once it is smaller."""
+    small = manifests.group("g")
+    large = {**small, **{name: {**small.get(name, {}), **each} for name, each in part.items()}}
+    seen = manifests.mirror(large, manifests.pod("p", group="g"), most=SMALL)
+    (found,) = seen.rejections.values()
+    assert (found.key, found.field) == ("ns/g", "")
+    assert found.message.endswith("bytes; at most 4000 are looked at (--max-podgroup-bytes)")
+    assert len(found.message) < 100
+    assert not seen.snapshot(0.0).jobs
+    seen.apply(manifests.event_of(small))
+    assert not seen.rejections
+    assert [len(job.tasks) for job in seen.snapshot(0.0).jobs] == [1]
+
+
+def test_what_is_not_read_of_a_podgroup_does_not_count() -> None:
+    """Its managed fields, for example, which are none of ours."""
+    large = manifests.group("g")
+    large["metadata"]["managedFields"] = [{"manager": LONG}]
+    assert not manifests.mirror(large, most=SMALL).rejections
 
 
 def affinity_terms(
