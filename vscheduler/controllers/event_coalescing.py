@@ -4,6 +4,9 @@ Kopf takes about a millisecond of CPU for each event, whatever its handlers do, 
 PodGroups are writes of our own. The Mirror has every PodGroup, so to the Queue controller an event
 of Kopf's only says that PodGroups of a queue have changed. Within a moment once is enough, as in a
 work queue, where a key waits once however often it was added.
+
+Kopf gets only the fields that it and the handler read: it decodes whole events to dicts and keeps
+the last one of an object for seconds, and tenants make PodGroups of a megabyte.
 """
 
 import asyncio
@@ -27,20 +30,38 @@ DELETED = "DELETED"
 CHANGES = frozenset({"ADDED", "MODIFIED", DELETED})
 
 
-class _Metadata(msgspec.Struct):
+class _Struct(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """What isn't declared is skipped, and what is missing stays missing."""
+
+
+class _Metadata(_Struct, frozen=True):
     uid: str
+    name: str = ""
+    namespace: str = ""
+    resource_version: str = ""
+    creation_timestamp: str = ""
+    deletion_timestamp: str = ""
 
 
-class _Spec(msgspec.Struct):
+class _Spec(_Struct, frozen=True):
     queue: str = ""
 
 
-class _PodGroup(msgspec.Struct):
+class _Status(_Struct, frozen=True):
+    phase: str = ""
+
+
+class _PodGroup(_Struct, frozen=True):
+    """The fields that Kopf and queue_objects.group read."""
+
     metadata: _Metadata
-    spec: _Spec = msgspec.field(default_factory=_Spec)
+    api_version: str = ""
+    kind: str = ""
+    spec: _Spec = _Spec()
+    status: _Status = _Status()
 
 
-class _Event(msgspec.Struct):
+class _Event(_Struct, frozen=True):
     type: str
     object: _PodGroup
 
@@ -53,6 +74,17 @@ _decode_event = msgspec.json.Decoder(_Event).decode
 _decode_group = msgspec.json.Decoder(_PodGroup).decode
 _decode_list = msgspec.json.Decoder(_List).decode
 _decode_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+def fields_of(item: msgspec.Raw) -> dict[str, Any] | None:
+    """Return a PodGroup of a list with the fields that Kopf and the handler read, or None if they
+    have other types.
+    """
+    try:
+        found: dict[str, Any] = msgspec.to_builtins(_decode_group(item))
+    except UNREADABLE:
+        return None
+    return found
 
 
 class EventCoalescing:
@@ -83,22 +115,25 @@ class EventCoalescing:
         return response
 
     def of_list(self, page: bytes) -> bytes:
-        """Return a page of a list with one PodGroup of each queue that earlier pages lack."""
+        """Return a page of a list with one PodGroup of each queue that earlier pages lack, each
+        with the fields that are read.
+        """
         try:
             items, fields = _decode_list(page).items, _decode_fields(page)
             groups = [_decode_group(item) for item in items]
         except UNREADABLE:
             return page
         kept = []
-        for group, item in zip(groups, items, strict=True):
+        for group in groups:
             if group.spec.queue not in self._listed:
                 self._listed.add(group.spec.queue)
                 self._known.add(group.metadata.uid)
-                kept.append(item)
+                kept.append(group)
         return msgspec.json.encode(fields | {"items": kept})
 
     def of_watch(self, lines: Iterable[bytes]) -> list[bytes]:
-        """Return the lines of a watch that are the newest ones of a queue, in order.
+        """Return the lines of a watch that are the newest ones of a queue, in order, with the
+        fields that are read.
 
         The last line is always among them, so Kopf resumes the watch behind all of them. A deletion
         is passed on if Kopf knows the PodGroup; otherwise Kopf would never forget it. What isn't an
@@ -113,7 +148,7 @@ class EventCoalescing:
                 continue
             group = event.object
             if newest[group.spec.queue] is line or self._forgets(event):
-                kept.append(line)
+                kept.append(msgspec.json.encode(event))
                 change = self._known.discard if event.type == DELETED else self._known.add
                 change(group.metadata.uid)
         return kept

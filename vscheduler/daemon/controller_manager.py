@@ -10,13 +10,14 @@ from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
+import msgspec
 import structlog
 
 from vscheduler import backoff
 from vscheduler.cluster import reflector
 from vscheduler.cluster.http import connection, objects, send_guard
 from vscheduler.cluster.writes import write_queue
-from vscheduler.controllers import kopf_import, ports
+from vscheduler.controllers import event_coalescing, kopf_import, ports
 from vscheduler.controllers.podgroups import owners, podgroup_controller, podgroup_lister
 from vscheduler.daemon import runtime
 from vscheduler.daemon.leader_election import api
@@ -209,9 +210,12 @@ class Api:
         *,
         metadata_only: bool = False,
     ) -> list[ports.Object]:
-        """Return all objects of a collection."""
+        """Return all objects of a collection; of all PodGroups, only what the controllers read."""
+        read = _group if path == paths.POD_GROUPS.everywhere and not metadata_only else None
         return await self._take_turn(
-            lambda: objects.list_all(self._link, path, params or {}, metadata_only=metadata_only)
+            lambda: objects.list_all(
+                self._link, path, params or {}, metadata_only=metadata_only, read=read
+            )
         )
 
     async def create(self, path: paths.Path, body: ports.Object) -> ports.Object:
@@ -299,3 +303,8 @@ def refused(error: connection.ApiError) -> ports.RefusedError:
         case connection.Unavailable() | connection.Gone():
             trouble = ports.Trouble.UNANSWERED
     return ports.RefusedError(trouble, str(error))
+
+
+def _group(item: msgspec.Raw) -> ports.Object:
+    """Read a PodGroup of a list: tenants make them as large as the API server lets them."""
+    return event_coalescing.fields_of(item) or objects.whole(item)

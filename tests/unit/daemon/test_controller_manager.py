@@ -83,6 +83,20 @@ def served_by(server: queue_api.Server) -> Handler:
     return answer
 
 
+async def test_of_all_pod_groups_only_what_is_read_is_kept(serve: Serve) -> None:
+    """Tenants may write a megabyte into each."""
+    metadata = {"uid": "u", "name": "g", "namespace": "ns", "resourceVersion": "5"}
+    large = {
+        "metadata": metadata | {"labels": {"a": "x"}},
+        "spec": {"queue": "q", "minTaskMember": {"a": 1}},
+        "status": {"phase": "Running", "conditions": []},
+    }
+    page = {"kind": "PodGroupList", "metadata": {}, "items": [large]}
+    async with calling(serve, lambda _: web.json_response(page)) as (port, _):
+        (found,) = await port.list(paths.POD_GROUPS.everywhere)
+    assert found == {"metadata": metadata, "spec": {"queue": "q"}, "status": {"phase": "Running"}}
+
+
 async def test_queues_hear_of_pods_that_move(serve: Serve) -> None:
     """A group counts as running once one of its pods has a node; nothing else has happened."""
     server = queue_api.Server()

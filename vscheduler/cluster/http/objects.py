@@ -154,15 +154,17 @@ async def list_all(
     params: Mapping[str, str],
     *,
     metadata_only: bool = False,
+    read: Callable[[msgspec.Raw], Object] | None = None,
 ) -> list[Object]:
-    """Return all objects of a collection in their newest state, or only their metadata.
+    """Return all objects of a collection in their newest state, or only their metadata, or what
+    `read` makes of each.
 
     When a page is too large, the page is requested again with fewer objects, and later pages stay
     small. When the continue token expires, the whole list is requested in one piece. Raises
     connection.ApiError.
     """
     at, size = path.with_query(params), lists.first_size(path)
-    return await _list(link, at, size, _item, metadata_only=metadata_only)
+    return await _list(link, at, size, read or whole, metadata_only=metadata_only)
 
 
 async def list_versions(
@@ -256,8 +258,8 @@ def _checked(answer: bytes, path: paths.Path, name: str = "") -> Object:
     return stored
 
 
-def _item(item: msgspec.Raw) -> Object:
-    """Read an object of a list. Raises msgspec.DecodeError and the like."""
+def whole(item: msgspec.Raw) -> Object:
+    """Read an object of a list, as `list_all` does. Raises msgspec.DecodeError and the like."""
     found = msgspec.json.decode(item, type=Object)
     msgspec.convert(found, _Item)
     return found
