@@ -6,6 +6,7 @@ At the end of a cycle, `check_invariants` checks what must hold whatever the plu
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from msgspec.structs import replace
 
 from vscheduler.core.config import policy
 from vscheduler.core.model import decisions, jobs, resources, snapshot
@@ -115,6 +116,9 @@ def _run(
     small: int | None = None,
 ) -> decisions.CycleResult:
     taken = nominations.restored(taken)
+    seen = configured.rules.seen(taken.jobs)
+    if seen is not taken.jobs:
+        taken = replace(taken, jobs=seen)
     opened = open_session(taken, configured, guarded=guarded, budget=budget, small=small)
     if any(fault.hook in DECIDING_ON_VICTIMS for fault in faults):
         opened.dispatch.evictions_off = True

@@ -8,10 +8,14 @@ from tests.properties.worlds import manifests, moments
 
 
 def gangs_start_whole(moment: moments.Moment) -> Iterable[str]:
-    """A group of which a pod is bound has its minimum then: minMember, roles, sub-groups."""
+    """A group of which a pod is bound has its minimum then: minMember, roles, sub-groups; or all
+    pods that exist, if it had its minimum before.
+    """
     for group, pods in moment.bound.items():
         has = [*_standing(moment, group), *pods]
         document = moment.census.groups[group]
+        if not moment.setting.volcano and _is_filled_up(moment, group, has):
+            continue
         for problem in lacking(document, has):
             yield f"PART {group} is bound with {problem}"
         for key, members in _sub_groups(document, pods).items():
@@ -38,6 +42,24 @@ def gangs_are_not_torn(moment: moments.Moment) -> Iterable[str]:
         for problem in lacking(document, after):
             if not had:
                 yield f"TORN {group} is left with {problem}"
+
+
+def _is_filled_up(moment: moments.Moment, group: str, has: Sequence[manifests.Document]) -> bool:
+    """Whether these are all pods that the group could have, and it has lost others."""
+    document = moment.census.groups[group]
+    phase = document.get("status", {}).get("phase")
+    if phase not in ("Running", "Unknown") or document["spec"].get("subGroupPolicy"):
+        return False
+    if not any(not censuses.finished(pod) for pod in _standing(moment, group)):
+        return False
+    others = [
+        pod
+        for pod in moment.census.members[group]
+        if not (censuses.has_node(pod) or censuses.leaving(pod) or censuses.finished(pod))
+        and not pod["spec"].get("schedulingGates")
+    ]
+    there = {censuses.pod_key(pod) for pod in has}
+    return all(censuses.pod_key(pod) in there for pod in others)
 
 
 def _standing(moment: moments.Moment, group: str) -> list[manifests.Document]:

@@ -215,7 +215,7 @@ def _lending_key(session: working.Session, turn: reasons.JobTurn) -> ordering.So
     """Return the place of a queue whose first job has this turn."""
     state = turn.state
     queue = session.queues[state.job.queue]
-    missing = max(1, state.job.min_member - state.ready_tasks - state.waiting_tasks)
+    missing = max(1, state.minimum - state.ready_tasks - state.waiting_tasks)
     tasks = list(itertools.islice(turn.tasks, missing))
     share = session.dispatch.first("share_with", 0.0, queue, tasks) or 0.0
     return (-queue.priority, share, state.job.created, state.job.id)

@@ -220,7 +220,7 @@ class Enqueue(contracts.Action[working.Session]):
         """
         now, uid = session.snapshot.now, state.job.uid
         due = session.admissions.since(uid, now) + timeout
-        if state.job.min_resources is None or state.ready_tasks >= max(1, state.job.min_member):
+        if state.job.min_resources is None or state.ready_tasks >= max(1, state.minimum):
             return
         nominated = session.snapshot.carried.nominations
         if nominated and any(task.uid in nominated for task in state.job.tasks):

@@ -46,6 +46,16 @@ class JobState(jobs.WorkingJob, Protocol):
         """Tasks that count towards the phase Running."""
 
     @property
+    def minimum(self) -> int:
+        """How many tasks must have nodes before any is bound: minMember, or less for a PodGroup
+        that had its minimum before, lost pods and is being refilled.
+        """
+
+    @property
+    def minimum_of(self) -> Mapping[str, int]:
+        """The same by role, for minTaskMember."""
+
+    @property
     def waiting_tasks(self) -> int:
         """Tasks that wait for resources being released (Volcano: WaitingTaskNum)."""
 

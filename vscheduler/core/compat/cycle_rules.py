@@ -53,6 +53,21 @@ class VolcanoCycleRules(cycle_rules.CycleRules):
         del state
         return 0
 
+    def seen(self, every: tuple[jobs.Job, ...]) -> tuple[jobs.Job, ...]:
+        """Return the jobs without pods that don't exist any more: nobody remembers them."""
+        if not any(job.succeeded_gone for job in every):
+            return every
+        return tuple(map(jobs.without_gone, every))
+
+    def minimums(self, job: jobs.Job) -> tuple[int, Mapping[str, int]]:
+        """Return minMember and minTaskMember, whatever ran before."""
+        return job.min_member, job.min_task_member
+
+    def is_unknown(self, state: views.JobState) -> bool:
+        """Return True, whether the group ever had its minimum or not."""
+        del state
+        return True
+
     def lacks_minimum(self, state: views.JobState, placed: int) -> bool:
         """Whether fewer than minMember pods are ready, pending best-effort pods included.
 

@@ -61,6 +61,22 @@ class CycleRules:
         """
         return sum(state.counts[status] for status in WITHOUT_NODE) + len(state.job.rejections)
 
+    def seen(self, every: tuple[jobs.Job, ...]) -> tuple[jobs.Job, ...]:
+        """Return the jobs of a snapshot as a cycle sees them: as they are."""
+        return every
+
+    def minimums(self, job: jobs.Job) -> tuple[int, Mapping[str, int]]:
+        """Return how many tasks must have nodes before any is bound, in all and by role."""
+        return job.still_needed, job.still_needed_of
+
+    def is_unknown(self, state: views.JobState) -> bool:
+        """Whether a PodGroup is Unknown that lacks pods beside others that run.
+
+        A PodGroup that never had its minimum hasn't started: its phase tells it from those that
+        have lost pods.
+        """
+        return state.phase not in jobs.YOUNG
+
     def lacks_minimum(self, state: views.JobState, placed: int) -> bool:
         """Whether a job has fewer than minMember pods.
 

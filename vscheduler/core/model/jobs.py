@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -88,6 +89,9 @@ class Phase(StrEnum):
 
 YOUNG = (Phase.PENDING, Phase.INQUEUE)
 """Phases of PodGroups that have not started."""
+
+STARTED = (Phase.RUNNING, Phase.UNKNOWN)
+"""Phases of PodGroups that have had their minimum and still have pods."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, weakref_slot=True)
@@ -270,7 +274,10 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     rejections: tuple[InvalidPod, ...] = ()
     """Invalid pods, which are no tasks. Sorted by name."""
     counts: dict[TaskStatus, int] = {}
-    """Number of tasks by status, with an entry for every status."""
+    """Number of tasks by status, with an entry for every status. Those that have succeeded count
+    when their pods are deleted, too."""
+    succeeded_gone: int = 0
+    """How many of the succeeded tasks aren't among `tasks`, as their pods are deleted."""
     allocated: resources.ResourceMap = {}
     """Amounts held by tasks in HOLDING."""
     pending: resources.ResourceMap = {}
@@ -293,6 +300,11 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """Number of Pending tasks that request nothing but a pod slot."""
     elastic: ClassVar[resources.ResourceMap]
     """Amounts held above minResources; all without these (Volcano: GetElasticResources)."""
+    still_needed: ClassVar[int]
+    """Number of tasks that must have nodes before another one is bound: minMember, or less if the
+    PodGroup is being refilled."""
+    still_needed_of: ClassVar[Mapping[str, int]]
+    """The same by role, for minTaskMember."""
     has_all: ClassVar[bool]
     """Whether no pod waits, and all minimums are met, whatever phase is stored."""
     finished: ClassVar[bool]
@@ -319,7 +331,10 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         waits_for_pods = ready < self.min_member or 0 < scheduled < self.min_member
         has_all = not (waits_for_pods or any(self.counts[each] for each in WAITING))
         finished = self._is_finished()
+        needed, of_roles = self._still_needed(valid)
         self.__dict__.update(
+            still_needed=needed,
+            still_needed_of=of_roles,
             ready_tasks=ready,
             valid_tasks=valid,
             scheduled_tasks=scheduled,
@@ -337,6 +352,30 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         if self.rejections or not total:
             return not self.rejections and self.state.phase is Phase.COMPLETED
         return sum(self.counts[each] for each in FINISHED) == total
+
+    def _still_needed(self, valid: int) -> tuple[int, Mapping[str, int]]:
+        """Return `still_needed` and `still_needed_of`.
+
+        A PodGroup that has had its minimum, and of which pods still hold resources, is refilled:
+        the replacements that exist needn't wait for others, which may never be created. The phase
+        tells, so that a restart changes nothing; once no pod is left, a new gang begins.
+        Sub-groups are gangs of their own, and stay whole.
+        """
+        usable = valid - self.counts[TaskStatus.GATED]
+        refills = (
+            self.state.phase in STARTED
+            and self.counts[TaskStatus.PENDING] > 0
+            and not self.sub_groups
+            and any(self.counts[status] for status in HOLDING)
+        )
+        if not refills:
+            return self.min_member, self.min_task_member
+        of_roles = self.min_task_member
+        if of_roles:
+            statuses = VALID - {TaskStatus.GATED}
+            present = Counter(task.role for task in self.tasks if task.status in statuses)
+            of_roles = {role: min(least, present[role]) for role, least in of_roles.items()}
+        return min(self.min_member, usable), of_roles
 
     def memo(self, key: str, compute: Callable[[], Value]) -> Value:
         """Return the value under this key, computed on first use, from the job alone."""
@@ -410,6 +449,15 @@ def tally(tasks: Iterable[Task]) -> dict[str, object]:
         "pending": pending,
         "classes": classes,
     }
+
+
+def without_gone(job: Job) -> Job:
+    """Return the job without the tasks that succeeded and don't exist any more."""
+    if not job.succeeded_gone:
+        return job
+    succeeded = job.counts[TaskStatus.SUCCEEDED] - job.succeeded_gone
+    counts = {**job.counts, TaskStatus.SUCCEEDED: succeeded}
+    return msgspec.structs.replace(job, counts=counts, succeeded_gone=0)
 
 
 class WorkingJob(Protocol):

@@ -263,7 +263,7 @@ def _needs(job: jobs.Job, *, whole: bool) -> tuple[Need, ...]:
 
     Gated and best-effort pods are assumed to find a node.
     """
-    minimum = job.min_member if whole else 0
+    minimum = job.still_needed if whole else 0
     if job.valid_tasks < minimum:
         return ()
     waiting = {
@@ -275,7 +275,7 @@ def _needs(job: jobs.Job, *, whole: bool) -> tuple[Need, ...]:
     needs = [Need(max(1, minimum) - sure, tuple(waiting.items()))]
     if whole and job.roles_count:
         needs += [
-            _role_need(job, role, least) for role, least in sorted(job.min_task_member.items())
+            _role_need(job, role, least) for role, least in sorted(job.still_needed_of.items())
         ]
     return tuple(need for need in needs if need.number > 0 and need.pods)
 

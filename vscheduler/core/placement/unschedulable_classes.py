@@ -262,7 +262,7 @@ def record_refusal(
     state, task = turn.state, turn.tasks[0]
     if session.dispatch.all_agree("allocatable", queue, task):
         job = state.job
-        key = (len(job.tasks), job.min_member, state.ready_tasks)
+        key = (len(job.tasks), state.minimum, state.ready_tasks)
         if key not in known:
             known[key] = reasons.no_room(session, state, task)
         session.reasons.note(job.id, known[key])

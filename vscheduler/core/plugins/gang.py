@@ -28,11 +28,13 @@ class Gang(contracts.Plugin):
     def job_valid(self, state: views.JobState) -> decisions.Reason | None:
         """Return a reason if the existing pods can't make up the minimum, roles first.
 
+        A gang that had its minimum before needs no more than its pods that exist.
+
         Volcano: gang validJobFn (CheckTaskValid, CheckSubJobValid, ValidTaskNum).
         """
         job = state.job
         if job.roles_count:
-            for role, minimum in sorted(job.min_task_member.items()):
+            for role, minimum in sorted(state.minimum_of.items()):
                 present = state.role_tasks(role, jobs.VALID)
                 if present < minimum:
                     return decisions.Reason(
@@ -55,7 +57,7 @@ class Gang(contracts.Plugin):
                 unassigned=unassigned_pods.of_sub_group(job, policy),
             )
         present = state.valid_tasks
-        if present < job.min_member:
+        if present < state.minimum:
             return decisions.Reason(
                 code=decisions.ReasonCode.TOO_FEW_PODS,
                 queue=job.queue,

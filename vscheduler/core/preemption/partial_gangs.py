@@ -20,16 +20,14 @@ def evict_expired(session: working.Session) -> None:
 
     Runs after all actions, so that nothing starts on what a gang still has: the API server may
     refuse the evictions, and the queue would then have more than its capability. A gang that has
-    become complete in this cycle keeps what it has; one for which no plugin has a `start_timeout`
-    is left alone.
+    become complete in this cycle keeps what it has, and so does one that had its minimum before, as
+    its phase tells. One for which no plugin has a `start_timeout` is left alone.
     """
     for state in session.waiting_jobs():
-        if not _is_partial(session, state):
+        if state.job.phase not in jobs.YOUNG or not _is_partial(session, state):
             continue
         uid = state.job.uid
         since = session.snapshot.carried.partial_since.get(uid)
-        if since is None and state.job.phase not in jobs.YOUNG:  # had its minimum before
-            continue
         seconds = session.dispatch.first("start_timeout", None, state)
         if seconds is None:
             continue

@@ -282,7 +282,7 @@ def _limits(policy: policies.Policy, now: float) -> victims.Limits | None:
 
 
 def _lacking(state: job_state.JobState) -> int:
-    return max(1, state.job.min_member - state.ready_tasks)
+    return max(1, state.minimum - state.ready_tasks)
 
 
 def _waiting_tasks(job: jobs.Job) -> list[jobs.Task]:

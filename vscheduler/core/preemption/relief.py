@@ -240,7 +240,7 @@ class Relief:
         classes = tuple(job.classes.items())
         asked = tuple(inqueue_resources.outstanding(state).items())
         never = self._never_preempts(state)
-        return (job.queue, job.priority, job.min_member, state.ready_tasks, asked, classes, never)
+        return (job.queue, job.priority, state.minimum, state.ready_tasks, asked, classes, never)
 
     def _is_released(self, state: job_state.JobState, excess: decisions.LimitExcess) -> bool:
         column = self._session.space.columns.get(excess.resource)

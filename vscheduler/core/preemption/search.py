@@ -212,7 +212,7 @@ class VictimSearch:
     def _needed_of(self, left: Sequence[jobs.Task]) -> Sequence[jobs.Task]:
         """Return as many tasks as the job needs for its minimum, or for one more pod."""
         state = self._state
-        count = max(1, state.job.min_member - state.ready_tasks - state.waiting_tasks)
+        count = max(1, state.minimum - state.ready_tasks - state.waiting_tasks)
         return left[: 1 if self.has_minimum else count]
 
     def _done(self) -> bool:
@@ -229,7 +229,7 @@ class VictimSearch:
         """
         state, dispatch = self._state, self._session.dispatch
         placed = state.ready_tasks + state.waiting_tasks + state.pending_best_effort
-        if dispatch.asks("job_pipelined") and placed < state.job.min_member:
+        if dispatch.asks("job_pipelined") and placed < state.minimum:
             return False
         if job_state.rests(dispatch, state, jobs.PLACED):
             return False
@@ -268,9 +268,9 @@ class VictimSearch:
         placed = jobs.READY | {jobs.TaskStatus.PIPELINED}
         missing = {
             role: max(0, least - state.role_tasks(role, placed))
-            for role, least in job.min_task_member.items()
+            for role, least in state.minimum_of.items()
         }
-        more = job.min_member - state.ready_tasks - state.waiting_tasks - sum(missing.values())
+        more = state.minimum - state.ready_tasks - state.waiting_tasks - sum(missing.values())
         return more > 0 or missing.get(task.role, 0) > 0
 
     def _scarce_request(self, left: Sequence[jobs.Task]) -> resources.Share:

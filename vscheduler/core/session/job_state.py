@@ -164,7 +164,8 @@ class JobState:
     """
 
     __slots__ = (
-        *("_moved", "counts", "job", "owed", "pending_best_effort", "phase", "protected"),
+        *("_moved", "counts", "job", "minimum", "minimum_of", "owed", "pending_best_effort"),
+        *("phase", "protected"),
         "ready_tasks",
         *("role_counts", "scheduled_tasks", "fully_scheduled", "sub_groups", "valid_tasks"),
     )
@@ -172,6 +173,9 @@ class JobState:
     def __init__(self, job: jobs.Job, rules: cycle_rules.CycleRules = cycle_rules.DEFAULT) -> None:
         self.job = job
         self.phase = job.state.phase
+        self.minimum, self.minimum_of = rules.minimums(job)
+        """How many tasks must have nodes before any is bound, in all and by role: minMember and
+        minTaskMember, or less for a PodGroup that is being refilled."""
         self.owed = True
         """Whether anything may be reserved for the group."""
         self.protected = job.protected
@@ -246,8 +250,8 @@ class JobState:
 
     @property
     def has_minimum(self) -> bool:
-        """Whether minMember is reached, regardless of roles (Volcano: JobInfo.IsReady)."""
-        return self.ready_tasks + self.pending_best_effort >= self.job.min_member
+        """Whether the minimum is reached, regardless of roles (Volcano: JobInfo.IsReady)."""
+        return self.ready_tasks + self.pending_best_effort >= self.minimum
 
     def reaches(self, statuses: frozenset[jobs.TaskStatus], *, idlers: bool = True) -> bool:
         """Whether tasks in these statuses, READY or PLACED, reach all minimums: of the job, the
@@ -257,11 +261,11 @@ class JobState:
         placed = self.ready_tasks + (self.pending_best_effort if idlers else 0)
         if statuses is not jobs.READY:
             placed += self.waiting_tasks
-        if placed < job.min_member:
+        if placed < self.minimum:
             return False
         if job.roles_count and not all(
             self._has_role(role, minimum, statuses, idlers=idlers)
-            for role, minimum in job.min_task_member.items()
+            for role, minimum in self.minimum_of.items()
         ):
             return False
         groups = self.sub_groups
@@ -273,7 +277,7 @@ class JobState:
         Volcano: JobInfo.NeedContinueAllocating.
         """
         job = self.job
-        if job.min_member == len(job.tasks):
+        if self.minimum == len(job.tasks):
             return False
         if job.min_member < job.role_minimum:
             left = sum(
@@ -281,15 +285,15 @@ class JobState:
                 for (role, status), count in self.role_counts.items()
                 if status is jobs.TaskStatus.PENDING and role not in failed_roles
             )
-            return self.ready_tasks + left >= job.min_member
+            return self.ready_tasks + left >= self.minimum
         return all(
-            self.role_tasks(role, jobs.READY) >= job.min_task_member.get(role, 0)
+            self.role_tasks(role, jobs.READY) >= self.minimum_of.get(role, 0)
             for role in failed_roles
         )
 
     def lacks_role(self, task: jobs.Task) -> bool:
         """Whether the task's role has fewer placed tasks than the role's minimum."""
-        least = self.job.min_task_member.get(task.role, 0) if self.job.roles_count else 0
+        least = self.minimum_of.get(task.role, 0) if self.job.roles_count else 0
         return least > 0 and self.role_tasks(task.role, jobs.PLACED) < least
 
     def spares(self, task: jobs.Task) -> bool:

@@ -160,11 +160,13 @@ def phase(
 
     Binds of this cycle don't count yet; a pod being deleted counts while the pod is on a node.
     Volcano: session.getPodGroupPhase. Here a group isn't Completed with a minMember of 0 when
-    no pod ever ran, and it is Completed when only pods that have finished are left, or none.
+    no pod ever ran, and it is Completed when only pods that have finished are left, or none. It is
+    Unknown only if it has had its minimum.
     """
     if state.job.finished:
         return jobs.Phase.COMPLETED
-    if state.counts[jobs.TaskStatus.RUNNING] and unschedulable:
+    running = state.counts[jobs.TaskStatus.RUNNING]
+    if running and unschedulable and rules.is_unknown(state):
         return jobs.Phase.UNKNOWN
     scheduled = state.scheduled_tasks + _releasing(state)
     if scheduled >= max(1, state.job.min_member):

@@ -360,7 +360,7 @@ def _of_gang(state: job_state.JobState, reason: decisions.Reason) -> decisions.R
     The pods counted are the smallest that the gang could start with. A reason that these pods don't
     explain stays as it is: the queue refuses a larger pod, or a pod beyond the minimum.
     """
-    lacking = state.job.min_member - state.job.ready_tasks
+    lacking = state.minimum - state.job.ready_tasks
     if lacking < 2 or reason.placed >= reason.minimum:
         return reason
     placed = _placed_now(state) if reason.placed > state.job.ready_tasks else []

@@ -18,10 +18,6 @@ or not.
 """
 
 
-STARTED = (jobs.Phase.RUNNING, jobs.Phase.UNKNOWN)
-"""PodGroup phases with running pods."""
-
-
 class JobIndex:
     """Owned jobs sorted by ID; a job is recomputed after changes of PodGroup, pods or priority."""
 
@@ -47,6 +43,11 @@ class JobIndex:
         """Missing PodGroups that pods name."""
         self._emptied: set[jobs.JobId] = set()
         """PodGroups whose last pods are gone and were ours."""
+        self._succeeded_gone: dict[jobs.JobId, int] = {}
+        """By PodGroup, how many of its pods succeeded and were deleted then."""
+        self._interrupted: set[jobs.TaskId] = set()
+        """Pods that succeeded only after their deletion was requested, as pods do that end well on
+        SIGTERM: others have to replace them."""
         self._without_group: dict[jobs.TaskId, pods.Pod] = {}
         """Our pods that name no PodGroup."""
         self._priorities: dict[str, translation.PriorityClass] = {}
@@ -82,6 +83,7 @@ class JobIndex:
         known = self._groups.get(key)
         if new is None or (known is not None and known.job.uid != new.job.uid):
             self._emptied.discard(key)
+            self._succeeded_gone.pop(key, None)
         if new is None:
             del self._groups[key]
         else:
@@ -95,6 +97,7 @@ class JobIndex:
                 self._without_group.pop(old.uid, None)
             else:
                 del self._members[old.group][old.uid]
+                self._note_end(old, new)
                 if old.ours and old.group in self._groups and not self._members[old.group]:
                     self._emptied.add(old.group)
                 self._touch(old.group)
@@ -154,6 +157,45 @@ class JobIndex:
         for key in self._missing_groups:
             yield from (pod for pod in self._members[key].values() if pod.ours)
 
+    def _note_end(self, old: pods.Pod, new: pods.Pod | None) -> None:
+        """Count a member of a PodGroup that succeeded and is deleted now.
+
+        Pods that are older than the PodGroup were members of another one of its name. Without any
+        pod, the PodGroup is free for a new gang.
+        """
+        assert old.group is not None
+        if new is not None:
+            if (old.status, new.status) == (jobs.TaskStatus.RELEASING, jobs.TaskStatus.SUCCEEDED):
+                self._interrupted.add(old.uid)
+            return
+        group, known = self._groups.get(old.group), self._succeeded_gone.get(old.group)
+        if not self._members[old.group]:
+            self._succeeded_gone[old.group] = 0
+        elif group is not None and known is not None and self._has_succeeded(old, group):
+            self._succeeded_gone[old.group] = known + 1
+        self._interrupted.discard(old.uid)
+
+    def _has_succeeded(self, pod: pods.Pod, group: translation.Group) -> bool:
+        task = pod.task
+        return (
+            task is not None
+            and task.status is jobs.TaskStatus.SUCCEEDED
+            and task.created >= group.job.created
+            and pod.uid not in self._interrupted
+        )
+
+    def _count_gone(self, group: translation.Group, succeeded: int, *, any_left: bool) -> int:
+        """Return how many pods of the PodGroup succeeded and don't exist any more.
+
+        What happened before this process is read from `status.succeeded`, which counts them.
+        """
+        key = group.job.id
+        if key not in self._succeeded_gone:
+            goes_on = any_left and group.job.state.phase is not jobs.Phase.COMPLETED
+            stored = group.job.state.succeeded if goes_on else 0
+            self._succeeded_gone[key] = max(0, stored - succeeded)
+        return self._succeeded_gone[key]
+
     def _touch(self, key: jobs.JobId) -> None:
         self._dirty.add(key)
         if not self._members.get(key):
@@ -188,6 +230,11 @@ class JobIndex:
         tallied: dict[str, Any] = jobs.tally(tasks)
         if len(tasks) < len(members):
             tallied["rejections"] = _rejections(members)
+        counts = tallied["counts"]
+        gone = self._count_gone(group, counts[jobs.TaskStatus.SUCCEEDED], any_left=bool(members))
+        if gone:
+            counts[jobs.TaskStatus.SUCCEEDED] += gone
+            tallied["succeeded_gone"] = gone
         of_class = self._priority(group)
         priority = of_class if group.priority_class else self._priority_of_pods(tasks, of_class)
         return replace(group.job, priority=priority, class_priority=of_class, **tallied)
@@ -211,7 +258,7 @@ class JobIndex:
         if group.scheduler:
             return group.scheduler in self._scheduler_names
         job = group.job
-        return self._claim_unowned or (job.id in self._emptied and job.state.phase in STARTED)
+        return self._claim_unowned or (job.id in self._emptied and job.state.phase in jobs.STARTED)
 
     def _priority(self, group: translation.Group) -> int:
         """Return the value of the PodGroup's PriorityClass, else of the default PriorityClass, else

@@ -92,11 +92,12 @@ def halves_of(picture: str) -> dict[str, float]:
 
 @pytest.mark.parametrize("phase", ["Running", "Unknown"])
 def test_a_gang_that_had_its_minimum_keeps_what_is_left(phase: str) -> None:
-    """It lost pods to a node or to its user; but one whose time runs is not forgotten."""
-    picture = HALF.replace("min=4", f"min=4 phase={phase}")
+    """It lost pods to a node or to its user; time that was running ends."""
+    picture = HALF.replace("min=4", f"min=4 phase={phase}").replace("n2 -", "n2 -@9")
     assert cycle(picture).carried.partial_since == {}
     running_out = snapshot.Carried(partial_since=halves_of(picture))
-    assert evicted(cycle(picture, 60.0, carried=running_out)) == ["half-0", "half-1"]
+    late = cycle(picture, 60.0, carried=running_out)
+    assert (evicted(late), late.carried.partial_since) == ([], {})
 
 
 BORN = -3600.0

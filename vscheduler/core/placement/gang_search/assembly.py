@@ -204,9 +204,9 @@ def _requirements(
 ) -> tuple[tuple[problem.Requirement, ...], tuple[problem.SubGroups, ...]]:
     job, every = state.job, range(len(kinds))
     found = [
-        problem.Requirement(kinds=tuple(every), least=max(1, job.min_member - state.ready_tasks))
+        problem.Requirement(kinds=tuple(every), least=max(1, state.minimum - state.ready_tasks))
     ]
-    for role, least in sorted(job.min_task_member.items()) if job.roles_count else ():
+    for role, least in sorted(state.minimum_of.items()) if job.roles_count else ():
         missing = least - state.role_tasks(role, jobs.READY)
         if missing > 0:
             of_role = tuple(kind for kind in every if kinds[kind][0].role == role)

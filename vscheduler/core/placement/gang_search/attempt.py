@@ -163,7 +163,7 @@ def _may_help(session: working.Session, state: job_state.JobState) -> bool:
     reason = session.reasons.by_job.get(state.job.id)
     if reason is not None and reason.code not in ABOUT_NODES:
         # Other members may ask for less than those that the queue may not take.
-        elastic = len(state.job.tasks) > state.job.min_member
+        elastic = len(state.job.tasks) > state.minimum
         if not elastic or reason.code is not decisions.ReasonCode.QUEUE_OVER_SHARE:
             return False
     return True
