@@ -44,12 +44,15 @@ CLOSED = {name for name, hook in hooks.HOOKS.items() if hook.closed}
 UNASKED = {
     *("shortages", "job_starving", "job_enqueueable", "job_enqueued", "preemptive"),
     *("preemptable", "reclaimable", "share_after", "victim_queue_key", "shuffle_victims"),
-    *("start_timeout", "queue_path", "queue_outlook", "share_with"),
+    *("start_timeout", "recovery_timeout", "queue_path", "queue_outlook", "share_with"),
 }
 """Hooks that allocate has no question for in this cluster."""
 
 ONLY_IN_TREES = {"queue_path"}
 """Hooks that are asked only where plugin drf keeps a tree of queues, and another orders them."""
+
+ASKED_ELSEWHERE = {"shortages", "share_with", "recovery_timeout"}
+"""Hooks with tests of their own."""
 
 ASKED = set(hooks.HOOKS) - UNASKED
 FAILURES: dict[str, tuple[str, Callable[..., Any]]] = {
@@ -159,7 +162,22 @@ def test_a_share_that_is_not_known_keeps_nothing_idle() -> None:
     assert [bind.task.name for bind in result.binds] == ["b-0"]
 
 
-@pytest.mark.parametrize("hook", sorted(UNASKED - ONLY_IN_TREES - {"shortages", "share_with"}))
+def test_a_recovery_time_out_that_is_not_known_evicts_nobody() -> None:
+    """The gang that has lost pods stays."""
+    bad = type("Bad", (contracts.Plugin,), {"name": "bad", "recovery_timeout": fail})
+    usual = running.policy_of({"actions": "allocate", "tiers": running.tiers("gang predicates")})
+    picture = "node n1 cpu=4\n queue q\n job q/a min=4 phase=Running n1 n1 n1"
+    result = cycle.run_cycle(
+        running.snapshot_of(pictures.documents(picture)),
+        policy.Policy(
+            actions=usual.actions, tiers=((policy.PluginSetting(plugin=bad),), *usual.tiers)
+        ),
+    )
+    assert [(fault.plugin, fault.hook) for fault in result.faults] == [("bad", "recovery_timeout")]
+    assert (result.evicts, result.wake_at) == ((), None)
+
+
+@pytest.mark.parametrize("hook", sorted(UNASKED - ONLY_IN_TREES - ASKED_ELSEWHERE))
 def test_a_hook_that_fails_where_pods_are_evicted(hook: str) -> None:
     """Who has a say in who may go, and can't be asked, keeps everybody where they are."""
     bad = type("Bad", (contracts.Plugin,), {"name": "bad", hook: fail})

@@ -20,6 +20,7 @@ from vscheduler.core.preemption import (
     reclaim_outlook,
     relocations,
     reprieves,
+    stale_gangs,
 )
 from vscheduler.core.session import (
     claim_attempts,
@@ -129,6 +130,7 @@ def _run(
     for setting in configured.actions:
         setting.action(setting.arguments).execute(opened)
     partial_gangs.evict_expired(opened)
+    stale_gangs.evict_expired(opened)
     if configured.rules.reprieves:
         reprieves.grant(opened)
     for setting in configured.actions:

@@ -80,6 +80,14 @@ def pods(count: int) -> str:
     return f"{count} pod{'' if count == 1 else 's'}"
 
 
+def duration(seconds: float) -> str:
+    """Return a duration in whole seconds, as in Go: `10m`, `1h30m`, `90s` as `1m30s`."""
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    parts = ((hours, "h"), (minutes, "m"), (rest, "s"))
+    return "".join(f"{count}{unit}" for count, unit in parts if count) or "0s"
+
+
 def bound(named: Sequence[tuple[str, str]], count: int) -> str:
     """Return `8 pods bound: a-0 to n1, a-1 to n2, a-2 to n1 and 5 more`.
 

@@ -82,9 +82,20 @@ def rejected_configuration(path: str, problems: Sequence[str]) -> str:
 
 
 def _rule(evict: decisions.Evict) -> str:
+    if evict.lost is not None:
+        return f"gang.recoveryTimeout, as {_ran_on(evict.lost)}"
     if evict.action == partial_gangs.RULE:
         return "gang.bindTimeout, as the rest of its gang could not be bound in time"
     return evict.action + (f" so that {evict.beneficiary} can start" if evict.beneficiary else "")
+
+
+def _ran_on(lost: decisions.LostPods) -> str:
+    """Return how a gang went on that lost pods: `3 of 4 pods ran for 10m after one failed`."""
+    count = lost.failed or lost.minimum - lost.ready
+    number = "one" if count == 1 else str(count)
+    ended = "failed" if lost.failed else "was lost" if count == 1 else "were lost"
+    went_on = phrases.duration(lost.seconds)
+    return f"{lost.ready} of {phrases.pods(lost.minimum)} ran for {went_on} after {number} {ended}"
 
 
 def queue_problem(problem: queues.QueueProblem) -> str:
@@ -143,7 +154,7 @@ def _set_aside(reason: decisions.Reason) -> str:
 
 
 def _bad_setting(reason: decisions.Reason) -> str:
-    return f"{reason.subject}; correct it on the PodGroup"
+    return f"{reason.subject}; correct it on the {'Queue' if reason.of_queue else 'PodGroup'}"
 
 
 def _topology_unknown(reason: decisions.Reason) -> str:

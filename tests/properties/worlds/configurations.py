@@ -19,6 +19,12 @@ PLAIN: Mapping[str, tuple[str, str]] = {
     "capacity": (BOTH, CAPACITY),
     "drf": (BOTH, DRF),
 }
+RECOVERY_SECONDS = 20
+"""Longer than pods take to go and to be made anew."""
+OTHERS: Mapping[str, tuple[str, str]] = {
+    "recovery": (BOTH, FLAT.replace("gang", f"gang:gang.recoveryTimeout={RECOVERY_SECONDS}s")),
+}
+"""Configurations of tests of their own."""
 TREES = frozenset({"capacity", "drf"})
 """Those with trees of queues."""
 
@@ -33,14 +39,14 @@ def has_tree(name: str) -> bool:
 
 def tree(name: str) -> dict[str, Any]:
     """The configuration file of this name."""
-    actions, tiers = PLAIN[name.removesuffix(VOLCANO)]
+    actions, tiers = {**PLAIN, **OTHERS}[name.removesuffix(VOLCANO)]
     compatibility = {"compatibility": "volcano"} if name.endswith(VOLCANO) else {}
     return {"actions": actions, "tiers": running.tiers(tiers), **compatibility}
 
 
 def setting(name: str) -> moments.Setting:
     """What judges need to know of it."""
-    actions, tiers = PLAIN[name.removesuffix(VOLCANO)]
+    actions, tiers = {**PLAIN, **OTHERS}[name.removesuffix(VOLCANO)]
     words = (word.partition(":")[0] for word in tiers.split() if word != "|")
     return moments.Setting(
         actions=tuple(actions.split(", ")),

@@ -34,6 +34,13 @@ def queue(name: str, **spec: Any) -> dict[str, Any]:
     return thing("Queue", name, spec)
 
 
+def of_time(text: str) -> dict[str, Any]:
+    """A Queue with this recovery time-out."""
+    tree = queue("a")
+    tree["metadata"]["annotations"] = {"vscheduler.io/recovery-timeout": text}
+    return tree
+
+
 def group(name: str, annotations: dict[str, str] | None = None, **spec: Any) -> dict[str, Any]:
     """A PodGroup as people write it."""
     tree = thing("PodGroup", name, spec)
@@ -162,6 +169,21 @@ def test_there_must_be_something_to_check() -> None:
 @pytest.mark.parametrize(
     ("documents", "conf", "flags", "expected"),
     [
+        (
+            [of_time("soon")],
+            "",
+            [],
+            ["error: a: metadata.annotations: annotation vscheduler.io/recovery-timeout: 'soon'"],
+        ),
+        (
+            [of_time("10m")],
+            CAPACITY.replace(", {name: gang}", ""),
+            [],
+            [
+                "warning: : : no plugin keeps minMember",
+                "warning: a: metadata.annotations: annotation vscheduler.io/recovery-timeout",
+            ],
+        ),
         ([queue("a", weight=2)], CAPACITY, [], ["warning: a: spec.weight: has no effect: neither"]),
         ([queue("a", deserved={"cpu": 1})], "", [], ["warning: a: spec.deserved: has no effect"]),
         ([queue("a", parent="default")], "", [], ["warning: a: spec.parent: has no effect on"]),

@@ -11,7 +11,7 @@ import msgspec
 
 from vscheduler.controllers.podgroups import group_terms
 from vscheduler.core.model import jobs, resources
-from vscheduler.core.plugins import drf, nodegroup
+from vscheduler.core.plugins import drf, gang, nodegroup
 from vscheduler.mirror.decode import fields, wire
 from vscheduler.mirror.translate import pods, translation
 
@@ -26,7 +26,7 @@ OURS = (
     *(jobs.PREEMPTABLE, fields.PRIORITY, fields.COOLDOWN, drf.HIERARCHY, drf.WEIGHTS),
     *(group_terms.QUEUE, group_terms.MIN_MEMBER, group_terms.MIN_RESOURCES, *group_terms.BUDGETS),
     *(group_terms.TOPOLOGY_MODE, group_terms.TOPOLOGY_TIER, nodegroup.LABEL),
-    *(translation.NAMESPACES, translation.SCHEDULER, translation.GROUP_LIMITS),
+    *(translation.NAMESPACES, translation.SCHEDULER, translation.GROUP_LIMITS, gang.RECOVERY),
 )
 VOLCANOS = (
     *("job-name", "job-namespace", "job-version", "job-type", "job-retry-count", "queue-name"),

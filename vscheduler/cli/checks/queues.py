@@ -11,7 +11,7 @@ from vscheduler.cli.checks import amounts, findings, policies
 from vscheduler.controllers.queues import queue_objects, queue_reconcile
 from vscheduler.core.config import policy
 from vscheduler.core.model import queues, resources
-from vscheduler.core.plugins import drf
+from vscheduler.core.plugins import drf, gang
 from vscheduler.mirror import phrases
 from vscheduler.mirror.translate import translation
 
@@ -98,10 +98,16 @@ def _unused(scene: Scene, queue: queues.Queue) -> Iterator[findings.FindingText]
         (drf.HIERARCHY, "drf with enableHierarchy: true", hierarchy),
         (drf.WEIGHTS, "drf with enableHierarchy: true", hierarchy),
         (translation.GROUP_LIMITS, "nodegroup", policies.has(configured, "nodegroup")),
+        (gang.RECOVERY, "gang", policies.has(configured, "gang")),
     ):
         if annotation in queue.annotations and not there:
             message = f"annotation {annotation} has no effect: {plugin} isn't configured"
             yield findings.FindingText(queue.name, "metadata.annotations", message)
+    try:
+        gang.recovery(queue.annotations)
+    except ValueError as error:
+        message = f"annotation {gang.RECOVERY}: {error}"
+        yield findings.FindingText(queue.name, "metadata.annotations", message, level=Level.ERROR)
 
 
 def _of_inner(scene: Scene, queue: queues.Queue) -> Iterator[findings.FindingText]:

@@ -279,6 +279,11 @@ class Hooks(Protocol):
         bound? Without any answer, the pods stay.
         """
 
+    def recovery_timeout(self, state: views.JobState) -> float | None:
+        """[-; first] After how many seconds is a gang evicted that had its minimum and has lost
+        pods, which nobody replaces? Without any answer, the other pods stay.
+        """
+
     def job_pipelined(self, state: views.JobState) -> bool | None:
         """[JobPipelined; a vote] May the job reserve resources being released until the job can
         start? A reject loses, a tier with a permit decides.

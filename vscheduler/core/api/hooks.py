@@ -53,6 +53,7 @@ HOOKS: Mapping[str, Hook] = {
     "job_valid": Hook("JobValid", None, Combine.FIRST, closed=True),
     "job_ready": Hook("JobReady", "enableJobReady", Combine.ALL, closed=True),
     "start_timeout": Hook("", None, Combine.FIRST),
+    "recovery_timeout": Hook("", None, Combine.FIRST),
     "job_pipelined": Hook("JobPipelined", "enableJobPipelined", Combine.VOTE),
     "job_starving": Hook("JobStarving", "enableJobStarving", Combine.FIRST_TIER),
     "job_enqueueable": Hook("JobEnqueueable", "enableJobEnqueued", Combine.VOTE),

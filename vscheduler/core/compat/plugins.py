@@ -57,6 +57,12 @@ class VolcanoGang(gang.Gang):
     def start_timeout(self, state: views.JobState) -> None:
         """Abstain: a gang bound in part stays."""
 
+    def recovery_timeout(self, state: views.JobState) -> None:
+        """Abstain: a gang that has lost pods stays."""
+
+    def _bad_setting(self, job: jobs.Job) -> None:
+        """Abstain: nothing reads the annotation."""
+
     def job_starving(self, state: views.JobState) -> bool:
         """Whether tasks are missing for the minimum of the job, or of a role.
 

@@ -41,6 +41,19 @@ class Pipeline(msgspec.Struct, frozen=True, kw_only=True):
     node: str
 
 
+class LostPods(msgspec.Struct, frozen=True, kw_only=True):
+    """What a gang lacks that has had its minimum."""
+
+    ready: int
+    """Pods that run or have succeeded."""
+    minimum: int
+    """The job's minMember."""
+    failed: int
+    """Pods that have failed and still exist."""
+    seconds: float
+    """For how long the gang has lacked pods."""
+
+
 class Evict(msgspec.Struct, frozen=True, kw_only=True):
     """Decision to evict a task so that a job can start."""
 
@@ -48,11 +61,13 @@ class Evict(msgspec.Struct, frozen=True, kw_only=True):
     node: str
     action: str
     """The action behind the decision: reclaim, preempt or shuffle. `gang` stands for the removal of
-    a gang bound only in part."""
+    a gang bound only in part, or of one that has lost pods."""
     beneficiary: jobs.JobId | None
     whole: bool = False
     """Whether the task's whole gang is evicted; otherwise the task is surplus, or a group of a
     single pod."""
+    lost: LostPods | None = None
+    """Why a gang is evicted that has lost pods, which nobody replaced in time."""
     moves: bool = False
     """Whether the task's queue is within its share, so that resources on other nodes are reserved
     in exchange."""
@@ -249,6 +264,8 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True):
     """Labels of a sub-group that `tasks` and `minimum` belong to then; `subject` is its policy."""
     unassigned: unassigned_pods.UnassignedPods | None = None
     """Pods that count for no role or sub-group, where one lacks pods."""
+    of_queue: bool = False
+    """Whether the setting that can't be read belongs to the Queue, not to the PodGroup."""
     problem: queues.QueueProblem | None = None
     """Why the queue is excluded from scheduling."""
     leaves: tuple[str, ...] = ()

@@ -261,6 +261,9 @@ class Carried:
     admission. Expired PodGroups come after all others."""
     shuffled_at: float | None = None
     """When the action shuffle last evicted a pod, or None."""
+    stale_since: Mapping[str, float] = field(default_factory=dict)
+    """By UID, since when a PodGroup that had its minimum has lacked pods that nobody replaces. Only
+    PodGroups with a recovery time-out."""
     partial_since: Mapping[str, float] = field(default_factory=dict)
     """Since when gangs that never had their minimum have been bound in part, by UID. After a
     restart, the time is restored from the bind times of their pods."""

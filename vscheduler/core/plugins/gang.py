@@ -4,10 +4,15 @@ Volcano: plugins/gang. The plugin has no state of its own: a JobState counts its
 """
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import ClassVar
 
 from vscheduler.core.api import contracts, views
 from vscheduler.core.model import decisions, durations, jobs, unassigned_pods
+
+RECOVERY = "vscheduler.io/recovery-timeout"
+"""Annotation of Queues and PodGroups: for how long a gang may run with less than its minimum. 0 on
+a Queue: for ever."""
 
 
 class Gang(contracts.Plugin):
@@ -19,11 +24,17 @@ class Gang(contracts.Plugin):
     victim_role = contracts.VictimRole.LIMITS
     arguments: ClassVar[Mapping[str, contracts.Argument]] = {
         "gang.bindTimeout": contracts.Argument(str, "60s", parse=durations.seconds),
+        "gang.recoveryTimeout": contracts.Argument(str, "0s", parse=durations.seconds),
     }
+
+    _unreadable: Mapping[str, str] = MappingProxyType({})
+    """What is wrong with the recovery time-outs of queues, by name."""
 
     def open(self, session: contracts.Session) -> None:
         """Keep the session; jobs count their tasks themselves."""
         self._session = session
+        found = {name: _problem(queue.annotations) for name, queue in session.queues.items()}
+        self._unreadable = {name: problem for name, problem in found.items() if problem}
 
     def job_valid(self, state: views.JobState) -> decisions.Reason | None:
         """Return a reason if the existing pods can't make up the minimum, roles first.
@@ -33,6 +44,9 @@ class Gang(contracts.Plugin):
         Volcano: gang validJobFn (CheckTaskValid, CheckSubJobValid, ValidTaskNum).
         """
         job = state.job
+        bad_setting = self._bad_setting(job)
+        if bad_setting is not None:
+            return bad_setting
         if job.roles_count:
             for role, minimum in sorted(state.minimum_of.items()):
                 present = state.role_tasks(role, jobs.VALID)
@@ -85,6 +99,20 @@ class Gang(contracts.Plugin):
         del state
         return self.seconds("gang.bindTimeout")
 
+    def recovery_timeout(self, state: views.JobState) -> float | None:
+        """Return the time-out of the Queue, or else the configured one; a PodGroup may only shorten
+        it. None: the gang may stay, or the Queue's annotation can't be read.
+        """
+        job = state.job
+        try:
+            of_queue = recovery(self._session.queues[job.queue].annotations)
+            of_group = recovery(job.annotations)
+        except ValueError:
+            return None
+        if of_queue is None:
+            of_queue = self.seconds("gang.recoveryTimeout")
+        return min((found for found in (of_queue, of_group) if found), default=None)
+
     def job_starving(self, state: views.JobState) -> bool:
         """Whether any pod has no place yet, so that an elastic job gets its share back as well."""
         return state.counts[jobs.TaskStatus.PENDING] > 0
@@ -117,3 +145,32 @@ class Gang(contracts.Plugin):
         if state.reaches(jobs.READY):
             return 2
         return 0 if state.ready_tasks else 1
+
+    def _bad_setting(self, job: jobs.Job) -> decisions.Reason | None:
+        """Return a reason if a recovery time-out can't be read, of the PodGroup or its Queue."""
+        of_group, of_queue = _problem(job.annotations), self._unreadable.get(job.queue)
+        if not (of_group or of_queue):
+            return None
+        return decisions.Reason(
+            code=decisions.ReasonCode.BAD_SETTING,
+            queue=job.queue,
+            tasks=len(job.tasks),
+            minimum=job.min_member,
+            subject=of_group or f"queue {job.queue}: {of_queue}",
+            of_queue=not of_group,
+        )
+
+
+def recovery(annotations: Mapping[str, str]) -> float | None:
+    """Return the recovery time-out in seconds, None without one. Raises ValueError."""
+    text = annotations.get(RECOVERY)
+    return None if text is None else durations.seconds(text)
+
+
+def _problem(annotations: Mapping[str, str]) -> str:
+    """Return what is wrong with a recovery time-out, or an empty text."""
+    try:
+        recovery(annotations)
+    except ValueError as error:
+        return f"annotation {RECOVERY}: {error}"
+    return ""

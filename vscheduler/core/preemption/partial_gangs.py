@@ -40,7 +40,7 @@ def evict_expired(session: working.Session) -> None:
         elif state.counts[jobs.TaskStatus.ALLOCATED]:  # it is complete if these binds succeed
             session.wake(now + ANSWER_SECONDS)
         else:
-            _evict(session, state)
+            evict(session, state)
 
 
 def _is_partial(session: working.Session, state: job_state.JobState) -> bool:
@@ -53,11 +53,11 @@ def _is_partial(session: working.Session, state: job_state.JobState) -> bool:
     return (
         state.scheduled_tasks < state.job.min_member
         and any(state.counts[status] for status in jobs.EVICTABLE)
-        and bool(_bound_pods(session, state))
+        and bool(bound_pods(session, state))
     )
 
 
-def _bound_pods(session: working.Session, state: job_state.JobState) -> list[jobs.Task]:
+def bound_pods(session: working.Session, state: job_state.JobState) -> list[jobs.Task]:
     """Return the pods that have nodes and could be evicted."""
     return [
         task
@@ -78,32 +78,37 @@ def _since(session: working.Session, state: job_state.JobState) -> float:
     if session.snapshot.carried.seen is not None:
         return now
     bound = [
-        task.scheduled_at for task in _bound_pods(session, state) if task.scheduled_at is not None
+        task.scheduled_at for task in bound_pods(session, state) if task.scheduled_at is not None
     ]
     return min(now, max(state.job.created, min(bound, default=now)))
 
 
-def _evict(session: working.Session, state: job_state.JobState) -> None:
-    """Evict all bound pods of the gang at once.
+def evict(
+    session: working.Session, state: job_state.JobState, lost: decisions.LostPods | None = None
+) -> None:
+    """Evict all bound pods of the gang at once. `lost` says what a gang lacks that ran.
 
     Nothing is evicted if the API server has just refused to evict any of the pods, or if a
     PodDisruptionBudget doesn't allow the evictions.
     """
-    bound_pods = _bound_pods(session, state)
-    if not session.snapshot.carried.eviction_refused_pods.isdisjoint(
-        task.uid for task in bound_pods
-    ):
+    tasks = bound_pods(session, state)
+    if not session.snapshot.carried.eviction_refused_pods.isdisjoint(task.uid for task in tasks):
         return
-    if not session.cluster.budgets.spare(bound_pods):
+    if not session.cluster.budgets.spare(tasks):
         return
     with session.statement() as trial:
         for task in state.tasks(jobs.TaskStatus.PIPELINED):
             trial.withdraw(task)
-        for task in bound_pods:
+        for task in tasks:
             assert task.node is not None
             trial.evict(
                 decisions.Evict(
-                    task=task, node=task.node, action=RULE, beneficiary=None, whole=True
+                    task=task,
+                    node=task.node,
+                    action=RULE,
+                    beneficiary=None,
+                    whole=True,
+                    lost=lost,
                 )
             )
         trial.commit()

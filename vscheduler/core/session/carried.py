@@ -70,10 +70,13 @@ class EvictionHistory:
     def __init__(self, carried: snapshot.Carried) -> None:
         self._failed = set(carried.reclaim_failed)
         self._partial_since: dict[str, float] = {}
+        self._stale_since: dict[str, float] = {}
         self.failed: Collection[tuple[str, jobs.JobId]] = self._failed
         """By action, jobs without any victims, in this cycle or in unfinished cycles before."""
         self.partial_since: Mapping[str, float] = self._partial_since
         """By UID, since when a gang has been bound in part; only gangs that still are."""
+        self.stale_since: Mapping[str, float] = self._stale_since
+        """By UID, since when a gang that ran has lacked pods that nobody replaces."""
         self.shuffled_at = carried.shuffled_at
         """When the action shuffle last evicted a pod, in this cycle or before."""
 
@@ -92,6 +95,10 @@ class EvictionHistory:
     def note_partial(self, uid: str, since: float) -> None:
         """Record that the PodGroup has been bound in part since then."""
         self._partial_since[uid] = since
+
+    def note_stale(self, uid: str, since: float) -> None:
+        """Record that the PodGroup has lacked pods, which nobody replaces, since then."""
+        self._stale_since[uid] = since
 
 
 class GangSearches:

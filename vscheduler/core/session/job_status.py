@@ -84,6 +84,7 @@ def close(session: working.Session, faults: tuple[decisions.Fault, ...]) -> deci
             admission_expired=session.admissions.still_expired(waiting),
             shuffled_at=history.shuffled_at,
             partial_since=history.partial_since,
+            stale_since=history.stale_since,
             unschedulable=None if faults or not known.entries else known,
             parked=None if faults else session.parking.carried(session, groups),
             settled=None if faults or not settled else settled,
