@@ -303,7 +303,9 @@ def _empty(case: Case, found: re.Match[str]) -> Iterator[str]:
         if best > room:
             break
     plain = bool(found["request"]) and not any(
-        {"affinity", "topologySpreadConstraints"} & pod["spec"].keys() or censuses.ports(pod)
+        pod["spec"].get("affinity")
+        or pod["spec"].get("topologySpreadConstraints")
+        or censuses.ports(pod)
         for pod in case.pods
     )
     if best > room or (best < room and plain and tried <= sentence_case.STATES_MAX):

@@ -130,12 +130,14 @@ class Case:
         return total
 
     def total(self, *, usable: bool = False) -> censuses.Amounts:
-        """What all nodes have; usable: those that a pod may use, of whichever job."""
+        """What all nodes have; usable: those that a pod may use, of whichever job, if it asks for
+        anything.
+        """
+        asking = [pod for pod in self.census.pods.values() if len(censuses.request(pod)) > 1]
         total: censuses.Amounts = Counter()
         for node in self.census.nodes.values():
             if usable and not any(
-                is_large(node, pod) and not list(by_hand.alone(pod, node))
-                for pod in self.census.pods.values()
+                is_large(node, pod) and not list(by_hand.alone(pod, node)) for pod in asking
             ):
                 continue
             total.update(censuses.amounts(node["status"]["allocatable"]))

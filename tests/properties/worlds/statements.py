@@ -219,7 +219,7 @@ def _limit(case: Case, found: re.Match[str], queue: str, name: str, said: Figure
         total = case.total(usable=True)[name]
         if total not in said:
             yield f"all nodes have {total} {name}"
-    else:
+    elif not case.moment.setting.volcano:  # where nodes count that nobody may use
         limit = may_have(case, queue, name)
         if found["kept"]:
             kept = figures(found["keep"]).get(name, (0, 0))
@@ -229,7 +229,7 @@ def _limit(case: Case, found: re.Match[str], queue: str, name: str, said: Figure
                 yield f"queue {queue} may have {limit} {name}"
         elif limit not in said:
             yield f"queue {queue} may have {limit} {name}"
-        elif not (case.moment.setting.volcano or is_small) and all(
+        elif not is_small and all(
             capability(case, queue, each) > may_have(case, queue, each)
             for each in re.findall(r"\d\S* ([a-z]\S*) of the ", found["parts"])
         ):
