@@ -279,7 +279,7 @@ def _at_most(case: Case, found: re.Match[str]) -> Iterable[str]:
     if queue not in list(case.line(case.spec["queue"])):
         yield f"{queue} isn't above the job"
     for name, said in figures(found["most"]).items():
-        if may_have(case, queue, name) not in said:
+        if may_have(case, queue, name) not in said and capability(case, queue, name) not in said:
             yield f"it may have {may_have(case, queue, name)} {name}"
     if not found["count"]:
         return
