@@ -279,7 +279,8 @@ def _at_most(case: Case, found: re.Match[str]) -> Iterable[str]:
     if queue not in list(case.line(case.spec["queue"])):
         yield f"{queue} isn't above the job"
     for name, said in figures(found["most"]).items():
-        if may_have(case, queue, name) not in said and capability(case, queue, name) not in said:
+        most = (may_have(case, queue, name), capability(case, queue, name))
+        if not (found["kept"] or any(each in said for each in most)):
             yield f"it may have {may_have(case, queue, name)} {name}"
     if not found["count"]:
         return
@@ -401,7 +402,7 @@ KINDS = (
         r"\d+ of \d+ sub-groups? of policy \S+ have all their pods \(minSubGroups \d+\)",
     ),
     kind("create", r"create (\d+ more|the others)"),
-    kind("set aside", r"queue \S+ is set aside: .+|create it, or correct spec.parent"),
+    kind("set aside", r"queue \S+ is set aside(?:: | until ).+|create it, or correct spec.parent"),
     kind("gated", r"(?P<may>\d+) of (?P<minimum>\d+) pods?.* may be placed \(.*\)", _gated),
     kind("others gated", r"the others wait behind their scheduling gates"),
     kind("queue missing", r"queue (?P<queue>\S+) doesn't exist", _queue_is_missing),
