@@ -193,6 +193,10 @@ class LimitExcess(msgspec.Struct, frozen=True, kw_only=True):
     """How much must be given up. What jobs have above their minimum counts as theirs."""
     promised: float
     """How much of what counts was promised to admitted groups that don't have it yet."""
+    nodes: int | None = None
+    """Only promises to groups that can use no other nodes count (a set as of `nodes.row_set`); None
+    means all promises.
+    """
 
 
 class AdmissionFailure(msgspec.Struct, frozen=True, kw_only=True):

@@ -398,3 +398,8 @@ def _integer(text: str | None) -> int | None:
         return None
     number = int(text)
     return number if -INTEGER_MAX - 1 <= number <= INTEGER_MAX else None
+
+
+def row_set(mask: Mask) -> int:
+    """Return a mask of nodes (N,) as a set in an integer: bit n stands for row n."""
+    return int.from_bytes(np.packbits(mask, bitorder="little").tobytes(), "little")

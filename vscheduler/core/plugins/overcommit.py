@@ -5,7 +5,6 @@ others end. Volcano counts all ready nodes, no matter who can use them. Here a g
 resources on nodes usable for the group's pods.
 """
 
-import itertools
 import math
 from collections import defaultdict
 from typing import ClassVar
@@ -54,21 +53,23 @@ class Overcommit(contracts.Plugin):
         pool = self._pool(state)
         every = pool | self._open
         found = {each: self._shortages(each, asked) for each in (pool, every)}
-        short = [shortages for shortages in found.values() if shortages]
+        short = {each: shortages for each, shortages in found.items() if shortages}
         if not short:
             return True
         return decisions.AdmissionFailure(
             code=decisions.ReasonCode.CLUSTER_FULL,
-            shortages=short[0],
+            shortages=next(iter(short.values())),
             some_nodes=pool != every and bool(found[pool]),
             exceeded=tuple(
                 decisions.LimitExcess(
                     queue="",
-                    resource=each.resource,
-                    amount=each.allocated + each.requested - each.limit,
-                    promised=each.allocated,
+                    resource=shortage.resource,
+                    amount=shortage.allocated + shortage.requested - shortage.limit,
+                    promised=shortage.allocated,
+                    nodes=places,
                 )
-                for each in itertools.chain.from_iterable(short)
+                for places, shortages in short.items()
+                for shortage in shortages
             ),
         )
 
@@ -91,7 +92,7 @@ class Overcommit(contracts.Plugin):
         if self._counted:
             return
         self._counted = True
-        self._open = _bits(self._counted_nodes(self._session.snapshot.nodes.layout))
+        self._open = nodes.row_set(self._counted_nodes(self._session.snapshot.nodes.layout))
         left: dict[str, dict[str, int]] = {}
         for state in self._session.promised_jobs:
             if inqueue_resources.holds(state):
@@ -184,18 +185,13 @@ class Overcommit(contracts.Plugin):
             task.pod_class: task for task in state.tasks(jobs.TaskStatus.PENDING)
         }.values():
             if task.pod_class not in self._pools:
-                self._pools[task.pod_class] = _bits(self._session.reachable(task))
+                self._pools[task.pod_class] = nodes.row_set(self._session.reachable(task))
             pool |= self._pools[task.pod_class]
         return pool
 
     def _nothing(self) -> list[int]:
         """Return a row of zeros."""
         return [0] * self._session.space.size
-
-
-def _bits(mask: nodes.Mask) -> Pool:
-    """Return a mask of nodes as an integer."""
-    return int.from_bytes(np.packbits(mask, bitorder="little").tobytes(), "little")
 
 
 def _rows(pool: Pool, size: int) -> nodes.Mask:

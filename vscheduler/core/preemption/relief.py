@@ -10,14 +10,14 @@ which nodes pods could go, the actions find out once the group is admitted.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from vscheduler.core.fair_share import inqueue_resources
-from vscheduler.core.model import computed, decisions, jobs, queues
+from vscheduler.core.model import computed, decisions, jobs, nodes, queues
 from vscheduler.core.preemption import victim_columns, victims
 from vscheduler.core.session import job_state
 from vscheduler.core.session import session as working
@@ -32,7 +32,6 @@ ASKED_MAX = 2000
 """So many questions are asked in a cycle about jobs of the claimant's own priority."""
 
 Amounts = NDArray[np.float64]
-Flags = NDArray[np.bool_]
 
 PREEMPT, RECLAIM = "preempt", "reclaim"
 
@@ -125,67 +124,80 @@ class Evictable:
 
 
 class Promises:
-    """What admitted groups were promised and don't have yet, by queue and priority."""
+    """What admitted groups were promised and don't have yet, by queue, priority and nodes."""
 
     def __init__(self, session: working.Session) -> None:
-        self._columns, self._size = session.space.columns, session.space.size
-        self._rows: dict[tuple[str, int], list[float]] = {}
-        self._known: dict[object, float] = {}
         self._session = session
-        self._by_pods: dict[tuple[str, int, Sequence[jobs.PodClass]], list[float]] = {}
-        """The same for groups of equal pods that wait; without the groups that have none."""
-        self._pods: dict[jobs.PodClass, jobs.Task] = {}
-        """One of the pods of each class."""
+        self._columns, self._size = session.space.columns, session.space.size
+        self._rows: dict[tuple[str, int, int], list[float]] = {}
+        """By queue, priority and the set of nodes that the pods may use."""
+        self._known: dict[object, float] = {}
         for state in session.promised_jobs:
             if inqueue_resources.holds(state):
                 self.add(state)
 
     def add(self, state: job_state.JobState) -> None:
         """Count the promise to a group."""
-        job, pods = state.job, {task.pod_class: task for task in _waiting(state)}
-        rows = [self._rows.setdefault((job.queue, job.priority), [0.0] * self._size)]
-        if pods:
-            self._pods.update(pods)
-            key = (job.queue, job.priority, tuple(pods))
-            rows.append(self._by_pods.setdefault(key, [0.0] * self._size))
+        key = (state.job.queue, state.job.priority, self._reach(state))
+        row = self._rows.setdefault(key, [0.0] * self._size)
         for name, amount in inqueue_resources.outstanding(state).items():
             if name in self._columns:
-                for row in rows:
-                    row[self._columns[name]] += amount
+                row[self._columns[name]] += amount
         self._known.clear()
 
     def giving_way(
-        self, job: jobs.Job, below: frozenset[str], column: int, *, reclaims: bool
+        self, job: jobs.Job, below: frozenset[str], excess: decisions.LimitExcess, *, reclaims: bool
     ) -> float:
-        """Return how much of a resource was promised in these queues to groups of lower priority,
-        and, for a job that may reclaim, to groups of other queues.
+        """Return how much of what exceeds the limit was promised in these queues to groups of lower
+        priority, and, for a job that may reclaim, to groups of other queues.
         """
-        key = (job.queue, job.priority, below, column, reclaims)
+        key = (job.queue, job.priority, below, excess.resource, excess.nodes, reclaims)
         found = self._known.get(key)
         if found is None:
             found = self._known[key] = sum(
-                row[column]
-                for (queue, priority), row in self._rows.items()
-                if queue in below and _gives_way(job, queue, priority, reclaims=reclaims)
+                amount
+                for queue, priority, _, amount in self._counted(below, excess)
+                if _gives_way(job, queue, priority, reclaims=reclaims)
             )
         return found
 
     def elsewhere(
-        self, job: jobs.Job, below: frozenset[str], column: int, rows: Flags, *, reclaims: bool
+        self,
+        job: jobs.Job,
+        below: frozenset[str],
+        excess: decisions.LimitExcess,
+        rows: nodes.Mask,
+        *,
+        reclaims: bool,
     ) -> float:
-        """Return how much of a resource was promised in these queues to further groups, none of
-        whose pods can use these nodes, (N,).
+        """Return how much of it was promised in these queues to further groups, none of whose pods
+        can use these nodes, (N,).
         """
-        if len(self._by_pods) > GROUPS_MAX:
-            return 0.0
-        self._session.spend("relief", ASK_COST * len(self._by_pods))
-        placement = self._session.placement
+        free = nodes.row_set(rows)
+        self._session.spend("relief", len(self._rows))
         return sum(
-            row[column]
-            for (queue, priority, pods), row in self._by_pods.items()
-            if queue in below and not _gives_way(job, queue, priority, reclaims=reclaims)
-            if not any((placement.reachable(self._pods[each]) & rows).any() for each in pods)
+            amount
+            for queue, priority, reach, amount in self._counted(below, excess)
+            if not _gives_way(job, queue, priority, reclaims=reclaims) and not reach & free
         )
+
+    def _counted(
+        self, below: frozenset[str], excess: decisions.LimitExcess
+    ) -> Iterator[tuple[str, int, int, float]]:
+        """Yield queue, priority, nodes and amount of the promises that the limit counts."""
+        column = self._columns[excess.resource]
+        for (queue, priority, reach), row in self._rows.items():
+            if queue in below and (excess.nodes is None or not reach & ~excess.nodes):
+                yield queue, priority, reach, row[column]
+
+    def _reach(self, state: job_state.JobState) -> int:
+        """Return the nodes that pods of the group may use, as a set; all, for one without pods."""
+        pods = {task.pod_class: task for task in _waiting(state)}.values()
+        layout = self._session.layout
+        mask = np.zeros(layout.size, dtype=np.bool_) if pods else layout.ready & layout.schedulable
+        for task in pods:
+            mask = mask | self._session.placement.reachable(task)
+        return nodes.row_set(mask)
 
 
 class Relief:
@@ -249,14 +261,14 @@ class Relief:
         left = excess.amount
         if excess.promised > 0:
             below, reclaims = self._queues_below(excess.queue), self._may_reclaim(state)
-            given = self._promises.giving_way(state.job, below, column, reclaims=reclaims)
+            given = self._promises.giving_way(state.job, below, excess, reclaims=reclaims)
             rows = None if given >= min(left, excess.promised) else self._free_rows(state)
             if rows is not None:
-                given += self._promises.elsewhere(state.job, below, column, rows, reclaims=reclaims)
+                given += self._promises.elsewhere(state.job, below, excess, rows, reclaims=reclaims)
             left -= min(excess.promised, given)
         return left <= 0 or left <= self._evictable(state, excess.queue, column)
 
-    def _free_rows(self, state: job_state.JobState) -> Flags | None:
+    def _free_rows(self, state: job_state.JobState) -> nodes.Mask | None:
         """Return the nodes (N,) where pods of the group fit now; None if not all that it needs do,
         by amounts, or if it has no pods yet.
         """
